@@ -1,0 +1,1 @@
+"""The command line, the flows and the steps they are made of."""

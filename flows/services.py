@@ -1,0 +1,106 @@
+"""Servers as processes of this machine: started, waited for and stopped."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+
+from flows.errors import ServiceFailed
+from flows.settings import Settings, service_environment
+
+START_SECONDS = 120.0
+STOP_SECONDS = 20.0
+
+
+def start_service(
+    command: Sequence[str], log: Path, environment: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
+    """Start `python -m command` in a session of its own, its output going to a log file."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            [sys.executable, "-m", *command],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=dict(environment),
+            start_new_session=True,
+        )
+
+
+def wait_until_healthy(url: str, process: psutil.Process, log: Path) -> None:
+    """Return when a URL answers; ServiceFailed, with the log's place, if it does not come up."""
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        if is_healthy(url):
+            return
+        if not process.is_running() or process.status() == psutil.STATUS_ZOMBIE:
+            raise ServiceFailed(f"a server ended before it answered at {url}; its log is {log}")
+        time.sleep(0.3)
+    raise ServiceFailed(f"nothing answers at {url} after {START_SECONDS:.0f} s; the log is {log}")
+
+
+def is_healthy(url: str) -> bool:
+    """Return whether a URL answers with success."""
+    try:
+        with urllib.request.urlopen(url, timeout=2) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError, ValueError):
+        return False
+
+
+def stop_process(process: psutil.Process) -> None:
+    """Ask a process and its children to end, and end them if they do not."""
+    try:
+        family = [process, *process.children(recursive=True)]
+        process.send_signal(signal.SIGTERM)
+    except psutil.NoSuchProcess:
+        return
+    _, alive = psutil.wait_procs(family, timeout=STOP_SECONDS)
+    for survivor in alive:
+        survivor.kill()
+    psutil.wait_procs(alive, timeout=5)
+
+
+def free_port() -> int:
+    """Return a port of loopback that nothing listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def prefect_api(settings: Settings) -> Iterator[None]:
+    """Provide a Prefect server while the block runs: the one that answers, or one of our own.
+
+    Prefect reads its settings when it is imported, so the environment is set here, before.
+    """
+    os.environ.update(service_environment(settings))
+    # Failures are told by the command itself, in a sentence; the whole story is on the server.
+    os.environ.setdefault("PREFECT_LOGGING_LEVEL", "CRITICAL")
+    if is_healthy(f"{settings.prefect_api}/health"):
+        os.environ["PREFECT_API_URL"] = settings.prefect_api
+        yield
+        return
+    port = free_port()
+    log = settings.state / "logs" / "prefect-server.log"
+    command = ("prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port))
+    environment = {k: v for k, v in os.environ.items() if k != "PREFECT_API_URL"}
+    server = psutil.Process(start_service(command, log, environment).pid)
+    os.environ["PREFECT_API_URL"] = f"http://127.0.0.1:{port}/api"
+    try:
+        import prefect  # noqa: F401  # takes seconds, as the server does
+
+        wait_until_healthy(f"http://127.0.0.1:{port}/api/health", server, log)
+        yield
+    finally:
+        stop_process(server)

@@ -1,0 +1,85 @@
+"""The environment, read here and nowhere else."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from flows.errors import BadInput
+from storage.location import Location
+
+DEFAULT_STORE = ".lsm"
+PREFECT_PORT = 4200
+MLFLOW_PORT = 5000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Where things lie and how much of the machine may be used.
+
+    LSM_STORE            root of data, checkpoints and reports; `.lsm` in this folder
+    MLFLOW_TRACKING_URI  where runs are recorded; a sqlite file in the root
+    LSM_DASK             address of a Dask scheduler for data; processes of this machine
+    LSM_WORKERS          processes at once on this machine; the number of cores
+    PREFECT_API_URL      Prefect server to report to; one is started when none answers
+    LSM_MLFLOW_PORT      port of the stack's MLflow server; 5000
+    """
+
+    root: Location
+    tracking_uri: str
+    dask_address: str | None
+    n_workers: int
+    prefect_api: str
+    mlflow_port: int
+
+    @classmethod
+    def from_environment(cls) -> "Settings":
+        """Read the environment now; BadInput for a value that cannot be used."""
+        try:
+            root = Location.parse(os.environ.get("LSM_STORE") or DEFAULT_STORE)
+        except ValueError as error:
+            raise BadInput(str(error)) from error
+        local = root.local_path or Path(DEFAULT_STORE).absolute()
+        return cls(
+            root=root,
+            tracking_uri=os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{local}/mlflow.db",
+            dask_address=os.environ.get("LSM_DASK") or None,
+            n_workers=_positive("LSM_WORKERS", _cores()),
+            prefect_api=os.environ.get("PREFECT_API_URL") or f"http://127.0.0.1:{PREFECT_PORT}/api",
+            mlflow_port=_positive("LSM_MLFLOW_PORT", MLFLOW_PORT),
+        )
+
+    @property
+    def state(self) -> Path:
+        """Return the folder on this machine for servers' databases and logs."""
+        return self.root.local_path or Path(DEFAULT_STORE).absolute()
+
+    def require_usable(self) -> None:
+        """Raise StoreUnavailable unless the root can be written."""
+        self.root.require_writable()
+
+
+def service_environment(settings: Settings) -> dict[str, str]:
+    """Return the environment for Prefect and MLflow: state under the root, no telemetry."""
+    return {
+        **os.environ,
+        "PREFECT_HOME": str(settings.state / "prefect"),
+        "PREFECT_LOCAL_STORAGE_PATH": str(settings.state / "prefect" / "results"),
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "DO_NOT_TRACK": "true",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        # Without this MLflow's server starts eight more processes for jobs that are not used here.
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+    }
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _positive(name: str, default: int) -> int:
+    text = os.environ.get(name)
+    if not text:
+        return default
+    if not text.isdecimal() or int(text) < 1:
+        raise BadInput(f"{name} must be a whole number of at least 1, got {text!r}")
+    return int(text)

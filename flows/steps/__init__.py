@@ -1,0 +1,1 @@
+"""Plain functions that connect the mathematics with the storage."""

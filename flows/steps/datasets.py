@@ -1,0 +1,130 @@
+"""Generate a dataset: solvers on one side, the store on the other."""
+
+from typing import Any
+
+import numpy as np
+
+from flows.errors import GenerationFailed
+from flows.steps.sources import source_digest
+from lsm_core.benchmarks.benchmark import Benchmark
+from lsm_core.experiments.data_plan import DataPlan
+from lsm_core.problems.variable import Variable
+from lsm_core.solvers.convergence import SolveFailed
+from storage import dataset_writer
+from storage.dataset_reader import Dataset, open_dataset
+from storage.dataset_schema import DatasetSchema, VariableSchema
+from storage.location import Location
+from storage.provenance import environment
+
+
+REPLACEMENT_STEP = 100_000_000
+MAX_REPLACEMENTS = 5
+
+SEED = VariableSchema(
+    name="seed",
+    dims=(),
+    shape=(),
+    role="parameter",
+    unit="1",
+    description="seed of the sample; beyond 100000000, it replaces one that did not converge",
+    dtype="int64",
+)
+
+
+def schema_of(plan: DataPlan) -> DatasetSchema:
+    """Return what the dataset of a plan will hold."""
+    benchmark = plan.benchmark
+    return DatasetSchema(
+        variables=(*map(_variable_schema, benchmark.variables), SEED),
+        coordinates=benchmark.coordinates,
+        split_sizes={str(split): size for split, size in plan.split_sizes.items()},
+        samples_per_block=plan.samples_per_block,
+        attributes={
+            "benchmark": benchmark.name,
+            "title": benchmark.title,
+            "space": list(benchmark.space),
+            "positions": benchmark.positions,
+        },
+        provenance={
+            "kind": "generated",
+            "generator": type(benchmark).__module__,
+            "sources": source_digest(type(benchmark).__module__),
+            **plan.describe(),
+        },
+        environment=environment(),
+    )
+
+
+def location_of(plan: DataPlan, root: Location) -> Location:
+    """Return where the dataset of a plan lies; another recipe lies elsewhere."""
+    schema = schema_of(plan)
+    space = "x".join(str(size) for size in plan.benchmark.shape.space)
+    name = f"{space}-n{schema.n_samples}-{schema.recipe[:12]}.zarr"
+    return root / "datasets" / plan.benchmark.name / name
+
+
+def begin(plan: DataPlan, root: Location) -> list[int]:
+    """Write the template and return the blocks that have to be generated."""
+    location, schema = location_of(plan, root), schema_of(plan)
+    dataset_writer.start_dataset(location, schema)
+    return dataset_writer.missing_blocks(location, schema)
+
+
+def generate_block(plan: DataPlan, root: Location, index: int) -> int:
+    """Solve the samples of one block, write them, and return the block's number."""
+    schema = schema_of(plan)
+    samples = _solve(plan.benchmark, [plan.seed_of(i) for i in schema.block(index)])
+    stacked = {v.name: np.stack([sample[v.name] for sample in samples]) for v in schema.variables}
+    dataset_writer.write_block(location_of(plan, root), schema, index, stacked)
+    return index
+
+
+def _solve(benchmark: Benchmark, seeds: list[int]) -> list[dict[str, Any]]:
+    """Return a sample for every seed, each with the seed that made it.
+
+    A seed whose problem the solver cannot solve is replaced by another from a range of its own, so
+    that no other sample changes. The stored seed then differs from the planned one.
+    """
+    try:
+        samples = benchmark.generate_many(seeds)
+    except SolveFailed:
+        return [_solve_one(benchmark, seed) for seed in seeds]
+    pairs = zip(samples, seeds, strict=True)
+    return [{**sample, "seed": np.int64(seed)} for sample, seed in pairs]
+
+
+def _solve_one(benchmark: Benchmark, planned: int) -> dict[str, Any]:
+    failure: SolveFailed | None = None
+    for attempt in range(MAX_REPLACEMENTS + 1):
+        seed = planned + attempt * REPLACEMENT_STEP
+        try:
+            return {**benchmark.generate(seed), "seed": np.int64(seed)}
+        except SolveFailed as error:
+            failure = error
+    raise GenerationFailed(
+        f"{benchmark.name} failed for seed {planned} and its {MAX_REPLACEMENTS} replacements; "
+        f"the last time: {failure}"
+    ) from failure
+
+
+def _variable_schema(variable: Variable) -> VariableSchema:
+    return VariableSchema(
+        name=variable.name,
+        dims=variable.dims,
+        shape=variable.shape,
+        role=variable.role,
+        unit=variable.unit,
+        description=variable.description,
+    )
+
+
+def finish(plan: DataPlan, root: Location) -> Dataset:
+    """Verify the blocks, mark the dataset complete and open it."""
+    location = location_of(plan, root)
+    dataset_writer.finish_dataset(location, schema_of(plan))
+    return open_dataset(location)
+
+
+def find(plan: DataPlan, root: Location) -> Dataset:
+    """Open the dataset of a plan; say so if it is not there or not complete."""
+    return open_dataset(location_of(plan, root))

@@ -1,0 +1,120 @@
+"""Write the report of a comparison into the store."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flows.errors import BadInput
+from lsm_core.benchmarks.catalogue import BENCHMARKS
+from lsm_core.names import BenchmarkName
+from lsm_core.reporting.comparison import Row, compare, markdown_table
+from lsm_core.reporting.document import Picture, html_page
+from lsm_core.reporting.figures import line_showcase, training_curves
+from storage.checkpoints import Checkpoints
+from storage.location import Location
+
+ABOUT_THE_METRIC = (
+    "Error: mean relative L2 norm over the test samples, at the last epoch. "
+    "Paper: the figure published for the paper's own data, sizes and 500 epochs; "
+    "other presets are smaller, so the two columns are not a like-for-like comparison."
+)
+
+
+@dataclass(frozen=True)
+class Report:
+    """Where a report lies, and its table."""
+
+    page: Location
+    markdown: str
+    rows: list[Row]
+
+
+def write_report(results: Sequence[dict[str, Any]], root: Location) -> Report:
+    """Write page, Markdown and data of some results of one preset, and return where."""
+    if not results:
+        raise BadInput("there are no results to report; run `lsm benchmark` first")
+    preset = results[0]["preset"]
+    folder = root / "reports" / f"benchmark-{preset}"
+    rows = compare(results)
+    title = f"Benchmark, preset {preset}"
+    page = html_page(title, ABOUT_THE_METRIC, rows, _pictures(results, root), _facts(results))
+    markdown = f"# {title}\n\n{markdown_table(rows)}\n\n{ABOUT_THE_METRIC}\n"
+    (folder / "results.json").write_bytes(json.dumps(results, indent=1).encode())
+    (folder / "report.md").write_bytes(markdown.encode())
+    (folder / "index.html").write_bytes(page.encode())
+    return Report(folder / "index.html", markdown, rows)
+
+
+def stored_results(root: Location, preset: str) -> list[dict[str, Any]]:
+    """Return the newest finished result of every benchmark, model and seed at a preset."""
+    newest: dict[tuple[Any, ...], dict[str, Any]] = {}
+    runs = root / "checkpoints"
+    for identity in runs.names():
+        result = Checkpoints(runs / identity).result()
+        if result is None or result["preset"] != preset:
+            continue
+        key = (result["benchmark"], result["model"], result["seed"])
+        if key not in newest or newest[key]["finished"] < result["finished"]:
+            newest[key] = result
+    return [newest[key] for key in sorted(newest)]
+
+
+def _pictures(results: Sequence[dict[str, Any]], root: Location) -> list[Picture]:
+    pictures = []
+    for benchmark in dict.fromkeys(result["benchmark"] for result in results):
+        done = {
+            result["model"]: result
+            for result in reversed(results)  # the first seed of each model is shown
+            if result["benchmark"] == benchmark and "error" not in result
+        }
+        if done:
+            pictures += _pictures_of(benchmark, dict(sorted(done.items())), root)
+    return pictures
+
+
+def _pictures_of(
+    benchmark: BenchmarkName, done: dict[str, dict[str, Any]], root: Location
+) -> list[Picture]:
+    shown = {
+        model: Checkpoints(root / "checkpoints" / result["identity"]).arrays("showcase")
+        for model, result in done.items()
+    }
+    arrays = next(iter(shown.values()))
+    first = next(iter(done.values()))
+    problem = BENCHMARKS[benchmark](**first["settings"]["data"]["parameters"])
+    x = problem.coordinates[problem.space[0]]
+    showcase = line_showcase(
+        x,
+        arrays["inputs"][..., 0],
+        arrays["targets"][..., 0],
+        {model: values["predicted"][..., 0] for model, values in shown.items()},
+    )
+    curves = training_curves({model: result["history"] for model, result in done.items()})
+    return [
+        Picture(showcase, f"{problem.title}: test samples, predictions and their errors."),
+        Picture(curves, f"{problem.title}: error while training, logarithmic."),
+    ]
+
+
+def _facts(results: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Return what a reader needs to run the same again."""
+    facts = []
+    for result in results:
+        name = f"{result['benchmark']} {result['model']} seed {result['seed']}"
+        if "error" in result:
+            facts.append((name, f"failed: {result['error']}"))
+            continue
+        environment = result["environment"]
+        facts.append(
+            (
+                name,
+                f"{result['n_train']} training samples, {result['epochs']} epochs, "
+                f"finished {result['finished']}, on {environment['device']} "
+                f"({environment['machine']}, torch {environment['torch']}); "
+                f"predicting the mean gives {result['mean_prediction']:.4f}; "
+                f"protocol {result['protocol']}, data {result['dataset']['digest'][:16]}, "
+                f"code {result['code']}",
+            )
+        )
+    return facts

@@ -1,0 +1,100 @@
+"""Policy around the steps: retries, cache keys and limits. The work itself is in `flows.steps`."""
+
+from typing import TYPE_CHECKING, Any, cast
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+from prefect.context import TaskRunContext
+from prefect.futures import PrefectFuture
+from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
+
+from flows.progress import current_progress
+from flows.settings import Settings
+from storage.errors import DatasetMismatch, NotADataset, StoreUnavailable
+
+if TYPE_CHECKING:
+    from flows.steps.training import Workplace
+    from lsm_core.experiments.data_plan import DataPlan
+    from lsm_core.experiments.experiment import Experiment
+
+HOPELESS = (ValueError, TypeError, StoreUnavailable, DatasetMismatch, NotADataset)
+"""Errors that another try will not mend."""
+
+
+def at_most(n_tasks: int) -> TaskRunner[PrefectFuture[Any]]:
+    """Return a runner of that many tasks at a time."""
+    # Prefect's types do not see that the future of a thread is a future.
+    return cast(TaskRunner[PrefectFuture[Any]], ThreadPoolTaskRunner(max_workers=n_tasks))
+
+
+def _may_help(_task: Any, _run: Any, state: Any) -> bool:
+    """Return whether a failed task is worth another try."""
+    error = state.result(raise_on_failure=False)
+    return not isinstance(error, HOPELESS)
+
+
+@task(
+    name="generate-dataset",
+    retries=2,
+    retry_delay_seconds=2,
+    retry_condition_fn=_may_help,
+    # The store itself knows which blocks it has; a cached answer would not notice a removed one.
+    cache_policy=NO_CACHE,
+)
+def generate_dataset(plan: "DataPlan", settings: Settings) -> str:
+    """Generate the blocks that a dataset lacks, on all cores or on a cluster; return its place."""
+    from flows.steps import datasets
+    from flows.steps.compute import map_unordered
+
+    name = f"prepare {plan.benchmark.name}"
+    location = datasets.location_of(plan, settings.root)
+    missing = datasets.begin(plan, settings.root)
+    total = datasets.schema_of(plan).n_blocks
+    done = total - len(missing)
+    current_progress().update(name, done, total)
+    work = [(plan, settings.root, index) for index in missing]
+    for _ in map_unordered(
+        datasets.generate_block,
+        work,
+        n_workers=settings.n_workers,
+        dask_address=settings.dask_address,
+    ):
+        done += 1
+        current_progress().update(name, done, total)
+    datasets.finish(plan, settings.root)
+    return location.url
+
+
+def _identity(_context: TaskRunContext, parameters: dict[str, Any]) -> str:
+    """Return the cache key of a training: settings, seed, data and sources in one hash."""
+    experiment: Experiment = parameters["experiment"]
+    return f"train-{experiment.identity}"
+
+
+@task(
+    name="train",
+    tags=["training"],  # `prefect concurrency-limit create training N` bounds it over all workers
+    retries=1,
+    retry_delay_seconds=2,
+    retry_condition_fn=_may_help,
+    cache_key_fn=_identity,
+    persist_result=True,
+    result_serializer="json",
+    task_run_name="train-{experiment.data.benchmark.name}-{experiment.model_name}",
+)
+def train_cell(experiment: "Experiment", place: "Workplace") -> dict[str, Any]:
+    """Train one experiment in a process of its own and return its result."""
+    from flows.steps.isolation import run_isolated
+    from flows.steps.training import train
+
+    name = f"train {experiment.model_name} on {experiment.data.benchmark.name}"
+    if experiment.seed:
+        name += f" (seed {experiment.seed})"
+    progress = current_progress()
+    progress.update(name, 0, experiment.training.epochs)
+
+    def report(message: dict[str, Any]) -> None:
+        note = f"relative L2 {message['error']:.4f}"
+        progress.update(name, message["done"], message["total"], note)
+
+    return run_isolated(train, experiment, place, report=report)

@@ -1,0 +1,1 @@
+"""Which model with which settings on which benchmark, as functions."""

@@ -1,0 +1,134 @@
+"""The operations for which torch has one function a dimension: the only table from 1, 2, 3 to them.
+
+Everywhere else a field is `(batch, *space, channel)`, channels last in memory too: the matrix
+products over channels then need no copy, and neither do the convolutions below, which see it
+through a permuted view.
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+Pooling = Literal["max", "average"]
+
+_LAYERS: dict[int, type[nn.Conv1d] | type[nn.Conv2d] | type[nn.Conv3d]] = {
+    1: nn.Conv1d,
+    2: nn.Conv2d,
+    3: nn.Conv3d,
+}
+_INTERPOLATIONS = {1: "linear", 2: "bilinear", 3: "trilinear"}
+# Torch's one-dimensional functions copy a channels-last field; as one row of a plane it stays.
+_CONVOLUTIONS: dict[int, Callable[..., Tensor]] = {2: functional.conv2d, 3: functional.conv3d}
+_POOLINGS: dict[tuple[Pooling, int], Callable[..., Tensor]] = {
+    ("max", 2): functional.max_pool2d,
+    ("max", 3): functional.max_pool3d,
+    ("average", 2): functional.avg_pool2d,
+    ("average", 3): functional.avg_pool3d,
+}
+
+
+def convolution_layer(
+    n_dims: int, n_inputs: int, n_outputs: int, *, bias: bool
+) -> nn.Conv1d | nn.Conv2d | nn.Conv3d:
+    """Return a layer that holds the weights of a 3-wide convolution."""
+    return _LAYERS[n_dims](n_inputs, n_outputs, kernel_size=3, padding=1, bias=bias)
+
+
+def plain_convolution(
+    field: Float[Tensor, "batch *space channel"],
+    weight: Float[Tensor, "feature channel *kernel"],
+    bias: Float[Tensor, " feature"] | None,
+    padding: int,
+) -> Float[Tensor, "batch *result feature"]:
+    """Return the convolution of a field continued by `padding` zeros at each end."""
+    image, weight, paddings = _as_images(field, weight, padding)
+    result = _CONVOLUTIONS[len(paddings)](image, weight, bias, padding=paddings)
+    return _as_field(result, field.ndim)
+
+
+def convolution_field_gradient(
+    gradient: Float[Tensor, "batch *result feature"],
+    field: Float[Tensor, "batch *space channel"],
+    weight: Float[Tensor, "feature channel *kernel"],
+    padding: int,
+) -> Float[Tensor, "batch *space channel"]:
+    """Return the gradient with respect to the field of `plain_convolution`."""
+    result, _ = _convolution_gradients(gradient, field, weight, padding, (True, False))
+    return _as_field(result, field.ndim)
+
+
+def convolution_weight_gradient(
+    gradient: Float[Tensor, "batch *result feature"],
+    field: Float[Tensor, "batch *space channel"],
+    weight: Float[Tensor, "feature channel *kernel"],
+    padding: int,
+) -> Float[Tensor, "feature channel *kernel"]:
+    """Return the gradient with respect to the weight of `plain_convolution`."""
+    _, result = _convolution_gradients(gradient, field, weight, padding, (False, True))
+    return result.reshape(weight.shape)
+
+
+def pool(
+    field: Float[Tensor, "batch *fine channel"], pooling: Pooling
+) -> Float[Tensor, "batch *coarse channel"]:
+    """Return the largest or mean value of each cell of two points an axis."""
+    image = _as_image(field)
+    width = [1, 2] if field.ndim == 3 else [2] * (field.ndim - 2)
+    return _as_field(_POOLINGS[pooling, len(width)](image, width), field.ndim)
+
+
+def interpolate(
+    field: Float[Tensor, "batch *coarse channel"], *, align_corners: bool
+) -> Float[Tensor, "batch *fine channel"]:
+    """Return a field of twice as many points an axis, by linear interpolation."""
+    fine = functional.interpolate(
+        field.movedim(-1, 1),
+        scale_factor=2,
+        mode=_INTERPOLATIONS[field.ndim - 2],
+        align_corners=align_corners,
+    )
+    return fine.movedim(1, -1).contiguous()
+
+
+def _convolution_gradients(
+    gradient: Tensor, field: Tensor, weight: Tensor, padding: int, wanted: tuple[bool, bool]
+) -> Any:
+    image, image_weight, paddings = _as_images(field, weight, padding)
+    ones, zeros = [1] * len(paddings), [0] * len(paddings)
+    return torch.ops.aten.convolution_backward(
+        _as_image(gradient),
+        image,
+        image_weight,
+        None,
+        ones,
+        paddings,
+        ones,
+        False,
+        zeros,
+        1,
+        [*wanted, False],
+    )[:2]
+
+
+def _as_images(field: Tensor, weight: Tensor, padding: int) -> tuple[Tensor, Tensor, list[int]]:
+    """Return field, weight and padding with at least two axes of space, channels first."""
+    if field.ndim == 3:
+        return _as_image(field), weight.unsqueeze(2), [0, padding]
+    return _as_image(field), weight, [padding] * (field.ndim - 2)
+
+
+def _as_image(field: Tensor) -> Tensor:
+    """Return the view `(batch, channel, *space)` with at least two axes of space."""
+    image = field.movedim(-1, 1)
+    return image.unsqueeze(2) if field.ndim == 3 else image
+
+
+def _as_field(image: Tensor, n_axes: int) -> Tensor:
+    """Undo `_as_image` for a field of `n_axes`, batch and channel among them."""
+    if n_axes == 3:
+        image = image.squeeze(2)
+    return image.movedim(1, -1).contiguous()

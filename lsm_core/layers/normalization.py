@@ -1,0 +1,102 @@
+"""Normalisations of the channels of a field, as functions that can be computed again."""
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+NormalizationKind = Literal["batch", "instance", "none"]
+
+
+class NoNormalization(nn.Module):
+    """Leaves the features as they are; what the other normalisations share."""
+
+    def folded_into(self, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Return the convolution before it, with as much of this folded in as is possible."""
+        return weight, bias
+
+    def function(self) -> Callable[..., Tensor]:
+        """Return the normalisation of what the folded convolution gives.
+
+        It takes the features and the parameters in use. Only the first call may change a state.
+        """
+        return lambda features: features
+
+    def parameters_in_use(self) -> tuple[Tensor, ...]:
+        """Return the tensors that the function takes besides the features."""
+        return ()
+
+
+class BatchNormalization(NoNormalization):
+    """Normalisation by the statistics of the batch, or by their running mean in eval mode."""
+
+    running_mean: Tensor
+    running_var: Tensor
+    num_batches_tracked: Tensor
+
+    def __init__(self, n_channels: int, epsilon: float = 1e-5, momentum: float = 0.1) -> None:
+        super().__init__()
+        self.epsilon, self.momentum = epsilon, momentum
+        self.weight = nn.Parameter(torch.ones(n_channels))
+        self.bias = nn.Parameter(torch.zeros(n_channels))
+        self.register_buffer("running_mean", torch.zeros(n_channels))
+        self.register_buffer("running_var", torch.ones(n_channels))
+        self.register_buffer("num_batches_tracked", torch.tensor(0))
+
+    def folded_into(self, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        if self.training:
+            return weight, bias
+        scale = self.weight * torch.rsqrt(self.running_var + self.epsilon)
+        shift = self.bias - self.running_mean * scale
+        return weight * scale.reshape(-1, *[1] * (weight.ndim - 1)), shift
+
+    def function(self) -> Callable[..., Tensor]:
+        if not self.training:
+            return super().function()
+        running: list[Tensor | None] = [self.running_mean, self.running_var]
+
+        def normalize(features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+            if running[0] is not None:
+                self.num_batches_tracked += 1
+            rows = features.flatten(0, -2)
+            result = functional.batch_norm(
+                rows, *running, weight, bias, True, self.momentum, self.epsilon
+            )
+            running[:] = None, None
+            return result.reshape(features.shape)
+
+        return normalize
+
+    def parameters_in_use(self) -> tuple[Tensor, ...]:
+        return (self.weight, self.bias) if self.training else ()
+
+
+class InstanceNormalization(NoNormalization):
+    """Normalisation of each channel of each sample over space, with learned scale and shift."""
+
+    def __init__(self, n_channels: int, epsilon: float = 1e-5) -> None:
+        super().__init__()
+        self.epsilon = epsilon
+        self.weight = nn.Parameter(torch.ones(n_channels))
+        self.bias = nn.Parameter(torch.zeros(n_channels))
+
+    def function(self) -> Callable[..., Tensor]:
+        def normalize(features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+            points = features.flatten(1, -2)
+            variance, mean = torch.var_mean(points, dim=1, keepdim=True, correction=0)
+            scale = weight * torch.rsqrt(variance + self.epsilon)
+            return ((points - mean) * scale + bias).reshape(features.shape)
+
+        return normalize
+
+    def parameters_in_use(self) -> tuple[Tensor, ...]:
+        return self.weight, self.bias
+
+
+NORMALIZATIONS: dict[NormalizationKind, Callable[[int], NoNormalization]] = {
+    "batch": BatchNormalization,
+    "instance": InstanceNormalization,
+    "none": lambda n_channels: NoNormalization(),
+}

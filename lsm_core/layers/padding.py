@@ -1,0 +1,40 @@
+"""Padding of a grid up to a size that can be halved and cut into patches."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from lsm_core.layers.boundary import Boundary
+
+
+def padded_shape(space: tuple[int, ...], divisors: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the smallest shape that holds the grid and is divisible along each axis."""
+    return tuple(size + -size % divisor for size, divisor in zip(space, divisors, strict=True))
+
+
+def pad_to(
+    field: Float[Tensor, "batch *space channel"], shape: tuple[int, ...], boundary: Boundary
+) -> Float[Tensor, "batch *padded channel"]:
+    """Return the field continued at the far end of each axis, by zeros or from its beginning."""
+    for axis, size in enumerate(shape, start=1):
+        missing = size - field.shape[axis]
+        if missing == 0:
+            continue
+        filling = field.narrow(axis, 0, missing)
+        if boundary == "zero":
+            filling = torch.zeros_like(filling)
+        field = torch.cat([field, filling], dim=axis)
+    return field
+
+
+def crop_to(
+    field: Float[Tensor, "batch *padded channel"], space: tuple[int, ...]
+) -> Float[Tensor, "batch *space channel"]:
+    """Return the first points of each axis.
+
+    It cuts to a known size: cutting off the padding by a negative index returns nothing along
+    an axis that was not padded.
+    """
+    for axis, size in enumerate(space, start=1):
+        field = field.narrow(axis, 0, size)
+    return field

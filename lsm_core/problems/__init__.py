@@ -1,0 +1,1 @@
+"""What a PDE problem is made of: variables, samples, shapes and normalisation."""

@@ -1,0 +1,109 @@
+"""Results side by side, with the paper's figure beside each."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Any
+
+from lsm_core.reporting.published_results import published_error
+
+HEADINGS = (
+    "Benchmark",
+    "Model",
+    "Parameters",
+    "Test relative L2",
+    "Seconds per epoch",
+    "Paper",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One model on one benchmark, over its seeds."""
+
+    benchmark: str
+    resolution: tuple[int, ...]
+    model: str
+    n_parameters: int
+    errors: tuple[float, ...]
+    mean_prediction: float
+    """Error of always predicting the mean of the training targets: the least to beat."""
+    seconds_per_epoch: float
+    published: float | None
+    failures: tuple[str, ...] = ()
+
+    @property
+    def error(self) -> float:
+        """Return the mean over the seeds; infinite if every run failed."""
+        return fmean(self.errors) if self.errors else float("inf")
+
+    def cells(self) -> tuple[str, ...]:
+        """Return the row as text, in the order of HEADINGS."""
+        grid = "×".join(str(size) for size in self.resolution)
+        published = "–" if self.published is None else f"{self.published:.5g}"
+        if not self.errors:
+            return (f"{self.benchmark} ({grid})", self.model, "–", "failed", "–", published)
+        error = f"{self.error:.5f}"
+        if len(self.errors) > 1:
+            error += f" ± {stdev(self.errors):.5f}"
+        if self.failures:
+            error += f" ({len(self.failures)} failed)"
+        return (
+            f"{self.benchmark} ({grid})",
+            self.model,
+            f"{self.n_parameters:,}",
+            error,
+            f"{self.seconds_per_epoch:.2f}",
+            published,
+        )
+
+
+def compare(results: Iterable[dict[str, Any]]) -> list[Row]:
+    """Return one row a benchmark and model; on each benchmark the best comes first."""
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for result in results:
+        key = (result["benchmark"], tuple(result["resolution"]), result["model"])
+        groups.setdefault(key, []).append(result)
+    order = list(dict.fromkeys(key[:2] for key in groups))
+    rows = [_row(group) for group in groups.values()]
+    return sorted(rows, key=lambda row: (order.index((row.benchmark, row.resolution)), row.error))
+
+
+def markdown_table(rows: Sequence[Row]) -> str:
+    """Return the rows as a Markdown table."""
+    rule = ("---", "---", "---:", "---:", "---:", "---:")
+    lines: list[tuple[str, ...]] = [HEADINGS, rule, *(row.cells() for row in rows)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def text_table(rows: Sequence[Row]) -> str:
+    """Return the rows for a terminal, and what they have to beat."""
+    lines: list[tuple[str, ...]] = [HEADINGS, *(row.cells() for row in rows)]
+    widths = [max(len(cells[i]) for cells in lines) for i in range(len(HEADINGS))]
+
+    def aligned(cells: tuple[str, ...]) -> str:
+        pairs = zip(cells, widths, range(len(cells)), strict=True)
+        return "  ".join(t.ljust(w) if i < 2 else t.rjust(w) for t, w, i in pairs).rstrip()
+
+    text = [aligned(lines[0]), "  ".join("─" * width for width in widths)]
+    text += [aligned(cells) for cells in lines[1:]]
+    means = {row.benchmark: row.mean_prediction for row in rows if row.errors}
+    text += [f"Predicting the mean of {name}: {error:.4f}" for name, error in means.items()]
+    return "\n".join(text)
+
+
+def _row(group: list[dict[str, Any]]) -> Row:
+    first = group[0]
+    resolution = tuple(first["resolution"])
+    done = [result for result in group if "error" not in result]
+    return Row(
+        benchmark=first["benchmark"],
+        resolution=resolution,
+        model=first["model"],
+        n_parameters=done[0]["parameters"] if done else 0,
+        errors=tuple(result["test"]["rel_l2"] for result in done),
+        mean_prediction=done[0]["mean_prediction"] if done else float("nan"),
+        seconds_per_epoch=fmean(r["seconds_per_epoch"] for r in done) if done else float("nan"),
+        published=published_error(first["benchmark"], first["model"], resolution),
+        failures=tuple(result["error"] for result in group if "error" in result),
+    )

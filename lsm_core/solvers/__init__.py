@@ -1,0 +1,1 @@
+"""Reference numerics that make the data."""

@@ -1,0 +1,1 @@
+"""Finite-volume and finite-difference solvers."""

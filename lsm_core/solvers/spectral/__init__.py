@@ -1,0 +1,1 @@
+"""Fourier pseudo-spectral solvers on periodic domains."""

@@ -1,0 +1,86 @@
+"""Everything that changes while a model trains, to and from bytes."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from safetensors.torch import load, save
+from torch import Tensor, nn
+from torch.optim import Adam
+from torch.optim.lr_scheduler import ConstantLR, LRScheduler, OneCycleLR, StepLR
+
+from lsm_core.training.config import TrainingConfig
+
+
+@dataclass
+class TrainingState:
+    """A model in training: its weights, the optimiser's moments, the schedule and the epoch.
+
+    Bytes are in the safetensors format, which holds arrays and text and cannot run code.
+    """
+
+    model: nn.Module
+    optimizer: Adam
+    schedule: LRScheduler
+    epoch: int = 0
+
+    def to_bytes(self, notes: dict[str, Any]) -> bytes:
+        """Return the whole state; `notes` is plain data that comes back with it."""
+        tensors = {f"model.{k}": v.contiguous() for k, v in self.model.state_dict().items()}
+        moments = self.optimizer.state_dict()["state"]
+        for index, values in moments.items():
+            tensors |= {f"adam.{index}.{name}": value for name, value in values.items()}
+        schedule = {k: v for k, v in self.schedule.state_dict().items() if not callable(v)}
+        schedule.pop("_anneal_func_type", None)
+        plain = {
+            "epoch": self.epoch,
+            "notes": notes,
+            "schedule": schedule,
+            "groups": self.optimizer.state_dict()["param_groups"],
+            "random": torch.get_rng_state().tolist(),
+        }
+        return save(tensors, {"state": json.dumps(plain)})
+
+    def restore(self, content: bytes) -> dict[str, Any]:
+        """Take over a saved state of the same model and return its notes."""
+        tensors, plain = _read(content)
+        self.model.load_state_dict(_part(tensors, "model."))
+        moments: dict[int, dict[str, Tensor]] = {}
+        for name, value in _part(tensors, "adam.").items():
+            index, moment = name.split(".", 1)
+            moments.setdefault(int(index), {})[moment] = value
+        self.optimizer.load_state_dict({"state": moments, "param_groups": plain["groups"]})
+        self.schedule.load_state_dict(plain["schedule"])
+        torch.set_rng_state(torch.tensor(plain["random"], dtype=torch.uint8))
+        self.epoch = plain["epoch"]
+        return dict(plain["notes"])
+
+
+def start_training(model: nn.Module, config: TrainingConfig, n_batches: int) -> TrainingState:
+    """Return the state before the first epoch of `n_batches` batches each."""
+    optimizer = Adam(
+        model.parameters(),
+        lr=config.learning_rate,
+        weight_decay=config.weight_decay,
+        fused=True,
+    )
+    schedule: LRScheduler
+    if config.schedule == "step":
+        schedule = StepLR(optimizer, step_size=100 * n_batches, gamma=0.5)
+    elif config.schedule == "one_cycle":
+        total = config.epochs * n_batches
+        schedule = OneCycleLR(optimizer, max_lr=config.learning_rate, total_steps=total)
+    else:
+        schedule = ConstantLR(optimizer, factor=1.0)
+    return TrainingState(model, optimizer, schedule)
+
+
+def _read(content: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    header_size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + header_size])
+    return load(content), json.loads(header["__metadata__"]["state"])
+
+
+def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}

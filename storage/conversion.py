@@ -1,0 +1,281 @@
+"""Turn official files into a dataset of the store, in bounded memory.
+
+    conversion = plan_conversion(PUBLISHED["darcy"], root)
+    for index in begin_conversion(conversion):        template, and arrays that need turning
+        convert_block(conversion, index)              any order, any process
+    finish_conversion(conversion)                     verify, add statistics, mark complete
+
+`convert_published` does it all. Every step may be killed and called again, and ends with the same
+bytes.
+"""
+
+import shutil
+import tempfile
+import threading
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import fsspec
+
+from storage import dataset_writer
+from storage.dataset_schema import SPLITS, DatasetSchema, VariableSchema
+from storage.download import FileRecord, Report, no_report, raw_location, read_record
+from storage.errors import PublishedFileInvalid
+from storage.location import Location
+from storage.provenance import environment
+from storage.published_benchmark import (
+    Coordinates,
+    PublishedBenchmark,
+    PublishedFile,
+    PublishedVariable,
+    SplitRule,
+)
+from storage.published_samples import PublishedSamples
+from storage.transfer import sha256_of
+
+VERSION = 1
+"""Part of the recipe: raise it when the values of a conversion change."""
+BLOCK_BYTES = 2**25
+MOST_SAMPLES_PER_BLOCK = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conversion:
+    """Official files on their way into one dataset: plain data that any process can take."""
+
+    benchmark: PublishedBenchmark
+    root: Location
+    stride: int
+    split_rule: SplitRule
+    records: Mapping[str, FileRecord]
+
+    @property
+    def split(self) -> dict[str, range]:
+        """Return which samples of the files go into each part."""
+        return {part: self.benchmark.splits[self.split_rule][part] for part in SPLITS}
+
+    @cached_property
+    def schema(self) -> DatasetSchema:
+        """Return what the dataset will hold."""
+        variables = tuple(self._variable(variable) for variable in self.benchmark.variables)
+        sample_bytes = sum(variable.sample_bytes for variable in variables)
+        return DatasetSchema(
+            variables=variables,
+            coordinates=self._coordinates(variables),
+            split_sizes={part: len(samples) for part, samples in self.split.items()},
+            samples_per_block=_samples_per_block(sample_bytes),
+            attributes={
+                "benchmark": self.benchmark.name,
+                "title": self.benchmark.title,
+                "space": list(self.benchmark.space),
+                "positions": self.benchmark.positions,
+                "licence": self.benchmark.licence,
+            },
+            provenance={
+                "kind": self.benchmark.kind,
+                "benchmark": self.benchmark.name,
+                "converter": VERSION,
+                "stride": self.stride,
+                "split_rule": self.split_rule,
+                "split": {part: [each.start, each.stop] for part, each in self.split.items()},
+                "files": {
+                    path: {"sha256": record.sha256, "n_bytes": record.n_bytes}
+                    for path, record in self.records.items()
+                },
+            },
+            environment={
+                **environment(),
+                "urls": {path: record.url for path, record in self.records.items()},
+            },
+        )
+
+    @cached_property
+    def location(self) -> Location:
+        """Return where the dataset lies; other files, strides and splits lie elsewhere."""
+        schema = self.schema
+        target = next(variable for variable in schema.variables if variable.role == "target")
+        size = "x".join(str(size) for size in target.shape[: len(self.benchmark.space)])
+        name = f"{self.benchmark.kind}-{size}-{self.split_rule}-{schema.recipe[:12]}.zarr"
+        return self.root / "datasets" / self.benchmark.name / name
+
+    @cached_property
+    def scratch(self) -> Path:
+        """Return the folder of this machine for arrays that were turned, removed at the end."""
+        recipe = self.schema.recipe[:12]
+        if self.root.local_path is not None:
+            return self.root.local_path / "scratch" / recipe
+        return Path(tempfile.gettempdir()) / f"lsm-scratch-{recipe}"
+
+    def samples(self) -> PublishedSamples:
+        """Return the samples to convert, out of files of this machine."""
+        return PublishedSamples(
+            benchmark=self.benchmark,
+            paths={file.path: self._local_path(file) for file in self.benchmark.files},
+            split=self.split,
+            stride=self.stride,
+            scratch=self.scratch,
+        )
+
+    def _local_path(self, file: PublishedFile) -> Path:
+        """Return where a file lies on this machine; brought here if the store is elsewhere."""
+        location = raw_location(self.benchmark, file, self.root)
+        if location.local_path is not None:
+            return location.local_path
+        copy = self.scratch / file.path
+        if not copy.exists():
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            filesystem, remote = fsspec.core.url_to_fs(location.url)
+            partial = copy.with_name(f".{copy.name}.{uuid.uuid4().hex}.partial")
+            filesystem.get_file(remote, str(partial))
+            partial.replace(copy)
+        return copy
+
+    def _variable(self, variable: PublishedVariable) -> VariableSchema:
+        return VariableSchema(
+            name=variable.name,
+            dims=variable.dims,
+            shape=tuple(self.benchmark.size(variable, dim, self.stride) for dim in variable.dims),
+            role=variable.role,
+            unit=variable.unit,
+            description=variable.description,
+        )
+
+    def _coordinates(self, variables: tuple[VariableSchema, ...]) -> dict[str, Coordinates]:
+        dims = dict.fromkeys(dim for variable in variables for dim in variable.dims)
+        values = {dim: self.benchmark.coordinates_of(dim, self.stride) for dim in dims}
+        return {dim: along for dim, along in values.items() if along is not None}
+
+
+def convert_published(
+    benchmark: PublishedBenchmark,
+    root: Location,
+    *,
+    stride: int | None = None,
+    split_rule: SplitRule = "release",
+    report: Report = no_report,
+    n_workers: int = 2,
+) -> Location:
+    """Convert the downloaded files of a benchmark and return the dataset's place.
+
+    `stride` takes every n-th point along the axes of space; the protocol's own if None. A dataset
+    that is complete already is left alone.
+    """
+    conversion = plan_conversion(benchmark, root, stride=stride, split_rule=split_rule)
+    missing = begin_conversion(conversion, report, n_workers)
+    if missing:
+        _convert_blocks(conversion, missing, report, n_workers)
+    finish_conversion(conversion)
+    return conversion.location
+
+
+def plan_conversion(
+    benchmark: PublishedBenchmark,
+    root: Location,
+    *,
+    stride: int | None = None,
+    split_rule: SplitRule = "release",
+) -> Conversion:
+    """Return a conversion of files that were downloaded."""
+    stride = benchmark.stride if stride is None else stride
+    _require_stride(benchmark, stride)
+    records = {}
+    for file in benchmark.files:
+        record = read_record(benchmark, file, root)
+        if record is None:
+            raise PublishedFileInvalid(
+                f"{raw_location(benchmark, file, root)} was not downloaded; download the official "
+                f"files of {benchmark.name} first"
+            )
+        records[file.path] = record
+    return Conversion(
+        benchmark=benchmark, root=root, stride=stride, split_rule=split_rule, records=records
+    )
+
+
+def begin_conversion(
+    conversion: Conversion, report: Report = no_report, n_workers: int = 2
+) -> list[int]:
+    """Write the template, turn what needs turning, and return the blocks to convert."""
+    location, schema = conversion.location, conversion.schema
+    dataset_writer.start_dataset(location, schema)
+    missing = dataset_writer.missing_blocks(location, schema)
+    if missing:
+        _require_sources(conversion)
+        conversion.samples().turn_arrays(report, n_workers)
+    return missing
+
+
+def convert_block(conversion: Conversion, index: int) -> int:
+    """Read the samples of one block, write them, and return the block's number."""
+    schema = conversion.schema
+    values = conversion.samples().read(schema.block(index))
+    dataset_writer.write_block(conversion.location, schema, index, values)
+    return index
+
+
+def finish_conversion(conversion: Conversion) -> None:
+    """Verify the blocks, mark the dataset complete and remove the scratch files."""
+    dataset_writer.finish_dataset(conversion.location, conversion.schema)
+    shutil.rmtree(conversion.scratch, ignore_errors=True)
+
+
+def _convert_blocks(
+    conversion: Conversion, missing: list[int], report: Report, n_workers: int
+) -> None:
+    """Convert blocks, some at once, in threads: numpy and zarr leave the interpreter to others."""
+    import dask.threaded
+
+    name, n_blocks = conversion.benchmark.title, conversion.schema.n_blocks
+    done, lock = n_blocks - len(missing), threading.Lock()
+
+    def convert(index: int) -> None:
+        nonlocal done
+        convert_block(conversion, index)
+        with lock:
+            done += 1
+            report(name, done, n_blocks, "blocks")
+
+    report(name, done, n_blocks, "blocks")
+    graph: dict[Any, Any] = {f"block-{index}": (convert, index) for index in missing}
+    dask.threaded.get(graph, list(graph), num_workers=n_workers)
+
+
+def _samples_per_block(sample_bytes: int) -> int:
+    fitting = max(1, min(MOST_SAMPLES_PER_BLOCK, BLOCK_BYTES // sample_bytes))
+    return 1 << (fitting.bit_length() - 1)
+
+
+def _require_stride(benchmark: PublishedBenchmark, stride: int) -> None:
+    sizes = [benchmark.axes[axis] for axis in benchmark.strided]
+    if stride == 1:
+        return
+    if not sizes:
+        raise ValueError(f"{benchmark.name} lies on scattered points and takes no stride")
+    if not 1 <= stride < min(sizes):
+        raise ValueError(f"stride must be from 1 to {min(sizes) - 1}, got {stride}")
+    if benchmark.positions == "periodic nodes" and any(size % stride for size in sizes):
+        raise ValueError(
+            f"stride must divide {sizes[0]}, since {benchmark.name} is periodic; got {stride}"
+        )
+
+
+def _require_sources(conversion: Conversion) -> None:
+    """Raise PublishedFileInvalid unless all files are those that were locked."""
+    try:
+        paths = conversion.samples().paths
+        found = {path: sha256_of(local) for path, local in paths.items()}
+    except FileNotFoundError as error:
+        raise PublishedFileInvalid(
+            f"{error.filename} of {conversion.benchmark.name} is no longer in the store; "
+            "download it again"
+        ) from error
+    for path, record in conversion.records.items():
+        if found[path] != record.sha256:
+            raise PublishedFileInvalid(
+                f"{paths[path]} has sha256 {found[path]}, expected {record.sha256} as downloaded; "
+                "remove it and download it again"
+            )

@@ -1,0 +1,50 @@
+"""Everything that can be wrong with what is kept.
+
+StorageError
+ ├── StoreUnavailable      the root cannot be reached, read or written
+ ├── NotADataset           something else lies where a dataset was expected
+ ├── DatasetIncomplete     a dataset whose writing has not ended
+ ├── DatasetMismatch       a dataset written from another recipe
+ ├── DatasetCorrupt        data that no longer has its checksum
+ ├── CheckpointCorrupt     no checkpoint of a run can be read
+ ├── DownloadFailed        no address gave a file that can be kept
+ └── PublishedFileInvalid  a published file does not hold what it should
+
+Every message says what was found, what was expected and what to do.
+"""
+
+
+class StorageError(Exception):
+    """Something kept is missing, damaged or out of reach."""
+
+
+class StoreUnavailable(StorageError):
+    """The root of the store cannot be reached, read or written."""
+
+
+class NotADataset(StorageError):
+    """Something else lies where a dataset was expected."""
+
+
+class DatasetIncomplete(StorageError):
+    """The writing of a dataset has not ended."""
+
+
+class DatasetMismatch(StorageError):
+    """A dataset was written from another recipe than the one asked for."""
+
+
+class DatasetCorrupt(StorageError):
+    """Data no longer has the checksum it was written with."""
+
+
+class CheckpointCorrupt(StorageError):
+    """No checkpoint of a run can be read."""
+
+
+class DownloadFailed(StorageError):
+    """No address gave a file that can be kept."""
+
+
+class PublishedFileInvalid(StorageError):
+    """A published file does not hold what it should."""

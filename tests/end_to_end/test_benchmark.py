@@ -1,0 +1,145 @@
+"""The two ways in: the command line without any server, and a deployment on a real one.
+
+Everything runs as a user runs it: processes, sockets and files, nothing replaced.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import pytest
+
+from flows.services import free_port
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def environment(store: Path, **more: str) -> dict[str, str]:
+    ours = ("LSM_", "PREFECT_", "MLFLOW_")
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
+    return {**kept, "LSM_STORE": str(store), "DO_NOT_TRACK": "true", **more}
+
+
+def run(arguments: list[str], settings: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", *arguments],
+        cwd=REPOSITORY,
+        env=settings,
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+
+
+def finished_runs(tracking_uri: str) -> list[Any]:
+    client = mlflow.MlflowClient(tracking_uri)
+    experiment = client.get_experiment_by_name("benchmark")
+    assert experiment is not None
+    return client.search_runs([experiment.experiment_id], "attributes.status = 'FINISHED'")
+
+
+def test_the_command_line_ends_with_a_compared_result_and_then_reuses_it(tmp_path: Path) -> None:
+    settings = environment(tmp_path, PREFECT_API_URL="http://127.0.0.1:9/api")
+    command = ["flows.cli", "benchmark", "--preset", "smoke", "--benchmarks", "burgers"]
+    first = run([*command, "--models", "lsm", "fno"], settings)
+    assert first.returncode == 0, first.stderr
+    rows = [line.split() for line in first.stdout.splitlines() if line.startswith("burgers")]
+    assert {row[2] for row in rows} == {"lsm", "fno"}
+    assert "index.html" in first.stdout
+    assert "mlflow" in first.stdout
+    runs = finished_runs(f"sqlite:///{tmp_path}/mlflow.db")
+    assert {run.data.tags["model"] for run in runs} == {"lsm", "fno"}
+
+    again = run([*command, "--models", "lsm", "fno", "--json"], settings)
+    assert again.returncode == 0, again.stderr
+    outcome = json.loads(again.stdout)
+    errors = {row[2]: float(row[4]) for row in rows}
+    for result in outcome["results"]:
+        assert result["test"]["rel_l2"] == pytest.approx(errors[result["model"]], abs=1e-5)
+    assert len(finished_runs(f"sqlite:///{tmp_path}/mlflow.db")) == 2
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Start server, pool, worker and MLflow as `make stack` does, on free ports."""
+    settings = environment(
+        tmp_path_factory.mktemp("stack"),
+        PREFECT_API_URL=f"http://127.0.0.1:{free_port()}/api",
+        LSM_MLFLOW_PORT=str(free_port()),
+    )
+    try:
+        up = run(["flows.cli", "stack", "up"], settings)
+        assert up.returncode == 0, up.stderr
+        yield settings
+    finally:
+        pids = [s["pid"] for s in json.loads(run_status(settings))]
+        down = run(["flows.cli", "stack", "down"], settings)
+        assert down.returncode == 0, down.stderr
+        assert pids
+        assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+
+
+def run_status(settings: dict[str, str]) -> str:
+    return run(["flows.cli", "stack", "status", "--json"], settings).stdout
+
+
+def test_the_deployment_runs_and_its_runs_are_in_mlflow(stack: dict[str, str]) -> None:
+    command = ["prefect", "deployment", "run", "lsm/full-benchmark", "--watch"]
+    smoke = ["--watch-timeout", "300", "--param", "preset=smoke"]
+    narrow = ["--param", 'benchmarks=["burgers"]', "--param", 'models=["lsm", "fno"]']
+    done = run([*command, *smoke, *narrow], stack)
+    assert done.returncode == 0, done.stdout + done.stderr
+    runs = finished_runs(f"http://127.0.0.1:{stack['LSM_MLFLOW_PORT']}")
+    assert {run.data.tags["model"] for run in runs} == {"lsm", "fno"}
+    assert {run.data.tags["suite"] for run in runs} == {"benchmark-smoke"}
+
+
+def test_a_wrong_parameter_is_rejected_at_submission(stack: dict[str, str]) -> None:
+    command = ["prefect", "deployment", "run", "lsm/full-benchmark"]
+    done = run([*command, "--param", "preset=enormous"], stack)
+    assert done.returncode != 0
+    assert "enormous" in done.stdout + done.stderr
+
+
+def test_a_schedule_gets_scheduled_runs(stack: dict[str, str]) -> None:
+    create = ["prefect", "deployment", "schedule", "create", "prepare/all"]
+    done = run([*create, "--cron", "0 3 * * *", "--timezone", "UTC"], stack)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for _ in range(60):
+        scheduled = flow_runs(stack, {"deployments": {"name": {"any_": ["all"]}}})
+        if scheduled:
+            break
+        time.sleep(2)
+    assert scheduled
+    assert {each["state"]["type"] for each in scheduled} == {"SCHEDULED"}
+
+
+def flow_runs(settings: dict[str, str], query: dict[str, Any]) -> list[dict[str, Any]]:
+    request = urllib.request.Request(
+        f"{settings['PREFECT_API_URL']}/flow_runs/filter",
+        data=json.dumps(query).encode(),
+        headers={"Content-Type": "application/json"},
+    )
+    with urllib.request.urlopen(request) as answer:
+        return list(json.load(answer))
+
+
+def test_starting_the_stack_twice_changes_nothing(stack: dict[str, str]) -> None:
+    before = json.loads(run_status(stack))
+    again = run(["flows.cli", "stack", "up"], stack)
+    assert again.returncode == 0, again.stderr
+    assert json.loads(run_status(stack)) == before
+    assert all(service["runs"] for service in before)
+    assert {service["name"] for service in before} == {
+        "prefect-server",
+        "prefect-worker",
+        "mlflow-server",
+    }

@@ -1,0 +1,170 @@
+"""A dataset whose making is killed at any moment ends as if nothing had happened."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from flows.errors import GenerationFailed
+from flows.steps import datasets
+from lsm_core.benchmarks.burgers import Burgers
+from lsm_core.experiments.data_plan import DataPlan
+from lsm_core.problems.sample import Sample
+from lsm_core.solvers.convergence import SolveFailed
+from storage.dataset_reader import open_dataset
+from storage.errors import StorageError
+from storage.location import Location
+
+PLAN = DataPlan(
+    benchmark=Burgers(resolution=32, solver_points=64, solver_steps=20),
+    n_train=40,
+    n_validation=6,
+    n_test=10,
+    samples_per_block=4,
+)
+
+SCRIPT = """
+import sys
+from flows.steps import datasets
+from lsm_core.benchmarks.burgers import Burgers
+from lsm_core.experiments.data_plan import DataPlan
+from storage.location import Location
+
+plan = DataPlan(benchmark=Burgers(resolution=32, solver_points=64, solver_steps=20),
+                n_train=40, n_validation=6, n_test=10, samples_per_block=4)
+root = Location.parse(sys.argv[1])
+print("ready", flush=True)
+sys.stdin.readline()
+for index in datasets.begin(plan, root):
+    datasets.generate_block(plan, root, index)
+datasets.finish(plan, root)
+"""
+
+
+def make(root: Location) -> None:
+    for index in datasets.begin(PLAN, root):
+        datasets.generate_block(PLAN, root, index)
+    datasets.finish(PLAN, root)
+
+
+def files(root: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_stored_samples_are_those_of_their_seeds(tmp_path: Path) -> None:
+    root = Location.parse(str(tmp_path))
+    make(root)
+    test = datasets.find(PLAN, root).part("test", ["initial", "final"])
+    alone = PLAN.benchmark.generate(2_000_003)
+    np.testing.assert_array_equal(test[3]["initial"], alone["initial"])
+    np.testing.assert_array_equal(test[3]["final"], alone["final"])
+
+
+def test_the_store_says_where_its_data_came_from(tmp_path: Path) -> None:
+    root = Location.parse(str(tmp_path))
+    make(root)
+    labelled = datasets.find(PLAN, root).to_xarray()
+    provenance = labelled.attrs["provenance"]
+    assert provenance["generator"] == "lsm_core.benchmarks.burgers"
+    assert provenance["parameters"]["resolution"] == 32
+    assert provenance["first_seeds"] == {"train": 0, "validation": 1_000_000, "test": 2_000_000}
+    assert labelled.attrs["positions"] == "periodic nodes"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SometimesUnsolvable(Burgers):
+    failing: tuple[int, ...] = ()
+
+    def generate_many(self, seeds: Sequence[int]) -> list[Sample]:
+        return [self.generate(seed) for seed in seeds]
+
+    def generate(self, seed: int) -> Sample:
+        if seed in self.failing:
+            raise SolveFailed("the test solver", 3, 1.0, 0.1)
+        return super().generate(seed)
+
+
+def unsolvable(*failing: int) -> DataPlan:
+    benchmark = SometimesUnsolvable(
+        resolution=32, solver_points=64, solver_steps=20, failing=failing
+    )
+    return replace(PLAN, benchmark=benchmark, n_train=6, n_validation=0, n_test=0)
+
+
+def test_a_sample_that_does_not_converge_is_replaced_and_named(tmp_path: Path) -> None:
+    root = Location.parse(str(tmp_path))
+    plan = unsolvable(2, 100_000_002, 5)
+    for index in datasets.begin(plan, root):
+        datasets.generate_block(plan, root, index)
+    part = datasets.finish(plan, root).part("train", ["initial", "seed"])
+    assert part[:]["seed"].tolist() == [0, 1, 200_000_002, 3, 4, 100_000_005]
+    expected = PLAN.benchmark.generate(200_000_002)["initial"]
+    np.testing.assert_array_equal(part[2]["initial"], expected)
+
+
+def test_a_problem_that_is_never_solved_ends_with_a_sentence(tmp_path: Path) -> None:
+    root = Location.parse(str(tmp_path))
+    plan = unsolvable(*(1 + attempt * 100_000_000 for attempt in range(6)))
+    datasets.begin(plan, root)
+    with pytest.raises(GenerationFailed, match="seed 1 and its 5 replacements"):
+        datasets.generate_block(plan, root, 0)
+
+
+# How far each killed process may come: a fraction of the time that a whole one takes.
+N_KILLS = 6
+
+
+def test_killed_at_random_moments_it_ends_with_the_same_bytes(tmp_path: Path) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    started = time.monotonic()
+    make(Location.parse(str(whole)))
+    seconds = time.monotonic() - started
+    moments = random.Random(0)
+    cut_short = 0
+    for _ in range(N_KILLS):
+        process = subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, str(killed)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdin.write(b"go\n")
+        process.stdin.flush()
+        time.sleep(moments.uniform(0.05, 0.4) * seconds)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        location = datasets.location_of(PLAN, Location.parse(str(killed)))
+        try:
+            open_dataset(location)
+        except StorageError:
+            cut_short += 1
+        else:
+            break
+    make(Location.parse(str(killed)))
+    assert files(killed) == files(whole)
+    assert cut_short > 0
+
+
+@pytest.mark.parametrize("name", ["resolution", "viscosity"])
+def test_another_problem_lies_elsewhere(name: str, tmp_path: Path) -> None:
+    other = replace(
+        PLAN,
+        benchmark=replace(PLAN.benchmark, **{name: 2 * getattr(PLAN.benchmark, name)}),
+    )
+    root = Location.parse(str(tmp_path))
+    assert datasets.location_of(other, root) != datasets.location_of(PLAN, root)

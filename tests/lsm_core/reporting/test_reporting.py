@@ -1,0 +1,69 @@
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from lsm_core.reporting.comparison import compare, markdown_table, text_table
+from lsm_core.reporting.document import Picture, html_page
+from lsm_core.reporting.figures import line_showcase, training_curves
+from lsm_core.reporting.published_results import published_error
+
+
+def result(model: str, error: float, seed: int = 0) -> dict[str, Any]:
+    return {
+        "benchmark": "burgers",
+        "resolution": [256],
+        "model": model,
+        "seed": seed,
+        "parameters": 1234,
+        "test": {"rel_l2": error},
+        "mean_prediction": 1.0,
+        "seconds_per_epoch": 0.5,
+    }
+
+
+def test_the_best_comes_first_with_the_papers_figure_beside_it() -> None:
+    rows = compare([result("lsm", 0.02), result("fno", 0.01)])
+    assert [row.model for row in rows] == ["fno", "lsm"]
+    assert [row.published for row in rows] == [0.00332, 0.00123]
+
+
+def test_seeds_are_averaged_and_failures_are_shown() -> None:
+    failed = {**result("lsm", 0), "error": "Diverged: nan"}
+    (row,) = compare([result("lsm", 0.01), result("lsm", 0.03, seed=1), failed])
+    assert row.error == pytest.approx(0.02)
+    assert row.cells()[3] == "0.02000 ± 0.01414 (1 failed)"
+    (lost,) = compare([failed])
+    assert lost.cells()[3] == "failed"
+
+
+def test_tables_have_one_line_a_row() -> None:
+    rows = compare([result("lsm", 0.02), result("fno", 0.01)])
+    assert "| burgers (256) | fno | 1,234 | 0.01000 | 0.50 | 0.00332 |" in markdown_table(rows)
+    lines = text_table(rows).splitlines()
+    assert len(lines) == 5
+    assert lines[2].split() == ["burgers", "(256)", "fno", "1,234", "0.01000", "0.50", "0.00332"]
+    assert lines[4] == "Predicting the mean of burgers: 1.0000"
+
+
+def test_published_figures_are_looked_up_where_the_paper_has_them() -> None:
+    assert published_error("burgers", "lsm", (8192,)) == 0.00105
+    assert published_error("burgers", "lsm", (100,)) is None
+
+
+def test_the_page_is_whole_by_itself_and_shows_names_as_text() -> None:
+    history = [{"epoch": e, "train": 1 / e, "validation": 2 / e} for e in (1, 2, 3)]
+    curves = training_curves({"lsm": history})
+    values = np.random.default_rng(0).normal(size=(3, 16))
+    showcase = line_showcase(np.linspace(0, 1, 16), values, values, {"lsm": values})
+    for svg in (curves, showcase):
+        assert ElementTree.fromstring(svg).tag.endswith("svg")
+    page = html_page(
+        "A <title>", "summary", compare([result("lsm", 0.02)]), [Picture(curves, "a & b")], []
+    )
+    assert "A &lt;title&gt;" in page
+    assert "a &amp; b" in page
+    assert 'class="best"' in page
+    for remote in ('src="', 'href="http', "url(http", "<script", "<link", "@import"):
+        assert remote not in page

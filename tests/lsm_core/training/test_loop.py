@@ -1,0 +1,140 @@
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from lsm_core.training.batches import Batches, Fields
+from lsm_core.training.config import TrainingConfig
+from lsm_core.training.loop import Diverged, fit
+from lsm_core.training.normalization import fit_normalization
+from lsm_core.training.state import TrainingState, start_training
+from lsm_core.training.surrogate import Surrogate
+
+CONFIG = TrainingConfig(epochs=6, batch_size=4, learning_rate=0.01, schedule="one_cycle")
+
+
+def problem() -> Fields:
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.randn(10, 8, 2, generator=generator)
+    return Fields(inputs, inputs[..., :1] * 3 - inputs[..., 1:])
+
+
+def network() -> Surrogate:
+    torch.manual_seed(1)
+    fields = problem()
+    model = nn.Sequential(nn.Linear(2, 16), nn.GELU(), nn.Dropout(0.1), nn.Linear(16, 1))
+    return Surrogate(
+        model,
+        fit_normalization("channel", fields.inputs),
+        fit_normalization("channel", fields.targets),
+    )
+
+
+def begin(config: TrainingConfig = CONFIG) -> tuple[TrainingState, Batches]:
+    batches = Batches(problem(), config.batch_size, seed=0)
+    return start_training(network(), config, len(batches)), batches
+
+
+def test_training_brings_the_loss_down() -> None:
+    state, batches = begin(replace(CONFIG, epochs=60))
+    before = _mean_loss(state.model.eval())
+    losses = [report.train_loss for report in fit(state, batches, replace(CONFIG, epochs=60))]
+    assert losses[-1] < 0.5 * losses[0]
+    assert _mean_loss(state.model.eval()) < 0.3 * before
+
+
+def test_the_reported_loss_is_the_mean_over_all_samples_of_the_epoch() -> None:
+    config = replace(CONFIG, epochs=1, learning_rate=1e-12)
+    state, batches = begin(config)
+    state.model.eval()
+    expected = _mean_loss(state.model)
+    for module in state.model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = 0.0
+    (report,) = fit(state, batches, config)
+    assert report.train_loss == pytest.approx(expected, rel=1e-5)
+
+
+def _mean_loss(model: nn.Module) -> float:
+    from lsm_core.evaluation.metrics import relative_l2
+
+    fields = problem()
+    with torch.no_grad():
+        return relative_l2(model(fields.inputs), fields.targets).mean().item()
+
+
+@pytest.mark.parametrize("schedule", ["step", "one_cycle", "constant"])
+@pytest.mark.parametrize("cut", [1, 3, 5])
+def test_a_run_restored_from_bytes_ends_with_the_same_weights(schedule: str, cut: int) -> None:
+    config = replace(CONFIG, schedule=schedule)
+    straight, batches = begin(config)
+    torch.manual_seed(7)
+    reports = list(fit(straight, batches, config))
+
+    killed, batches = begin(config)
+    torch.manual_seed(7)
+    loop = fit(killed, batches, config)
+    first = [next(loop) for _ in range(cut)]
+    saved = killed.to_bytes({"history": [1, 2]})
+
+    torch.manual_seed(99)
+    resumed, batches = begin(config)
+    assert resumed.restore(saved) == {"history": [1, 2]}
+    second = list(fit(resumed, batches, config))
+    assert first + second == reports
+    for name, value in straight.model.state_dict().items():
+        assert torch.equal(value, resumed.model.state_dict()[name]), name
+
+
+def test_the_step_schedule_halves_the_rate_every_hundred_epochs() -> None:
+    config = TrainingConfig(epochs=201, batch_size=10, schedule="step", learning_rate=1e-3)
+    state, batches = begin(config)
+    rates = [report.learning_rate for report in fit(state, batches, config)]
+    assert [rates[i] for i in (0, 99, 100, 199, 200)] == pytest.approx(
+        [1e-3, 1e-3, 5e-4, 5e-4, 2.5e-4]
+    )
+
+
+def test_weight_decay_is_added_to_the_gradient() -> None:
+    model = nn.Linear(1, 1, bias=False)
+    with torch.no_grad():
+        model.weight.fill_(2.0)
+    state = start_training(
+        model, TrainingConfig(weight_decay=0.5, learning_rate=0.1, schedule="constant"), 1
+    )
+    model.weight.grad = torch.zeros_like(model.weight)
+    state.optimizer.step()
+    # Adam's first step has the size of the rate whatever the gradient; AdamW's would be 0.1 too
+    # small by the decay of the weight itself.
+    assert model.weight.item() == pytest.approx(1.9, abs=1e-6)
+
+
+def test_a_loss_that_is_no_number_stops_before_it_harms_the_weights() -> None:
+    state, batches = begin()
+    batches.fields.targets[3] = float("nan")
+    with pytest.raises(Diverged, match=r"nan in batch \d of epoch 0"):
+        list(fit(state, batches, CONFIG))
+    assert all(value.isfinite().all() for value in state.model.state_dict().values())
+
+
+def test_batches_cover_all_samples_once_in_an_order_of_seed_and_epoch() -> None:
+    fields = Fields(torch.arange(10.0).reshape(10, 1, 1), torch.zeros(10, 1, 1))
+
+    def order(seed: int, epoch: int) -> list[float]:
+        batches = list(Batches(fields, 4, seed).epoch(epoch))
+        assert [len(batch) for batch in batches] == [4, 4, 2]
+        return torch.cat([batch.inputs for batch in batches]).flatten().tolist()
+
+    assert sorted(order(0, 0)) == list(range(10))
+    assert order(0, 1) == order(0, 1) != order(0, 0)
+    assert order(1, 0) != order(0, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("epochs", 0), ("batch_size", 0), ("learning_rate", 0.0), ("weight_decay", -1.0)],
+)
+def test_settings_out_of_range_are_refused_by_name(name: str, value: float) -> None:
+    with pytest.raises(ValueError, match=name):
+        TrainingConfig(**{name: value})

@@ -1,0 +1,56 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from storage.checkpoints import Checkpoints
+from storage.errors import CheckpointCorrupt
+from storage.location import Location
+
+
+@pytest.fixture
+def checkpoints(tmp_path: Path) -> Checkpoints:
+    return Checkpoints(Location.parse(str(tmp_path / "run")))
+
+
+def test_the_newest_comes_back_and_old_ones_go(checkpoints: Checkpoints) -> None:
+    assert checkpoints.latest() is None
+    for step in (1, 2, 10):
+        checkpoints.save(step, b"state %d" % step)
+    assert checkpoints.latest() == b"state 10"
+    names = checkpoints.location.names()
+    assert [name for name in names if name.endswith(".checkpoint")] == [
+        "00000002.checkpoint",
+        "00000010.checkpoint",
+    ]
+
+
+def test_a_damaged_newest_gives_way_to_the_one_before(checkpoints: Checkpoints) -> None:
+    checkpoints.save(1, b"good")
+    checkpoints.save(2, b"damaged later")
+    (checkpoints.location / "00000002.checkpoint").write_bytes(b"damaged")
+    assert checkpoints.latest() == b"good"
+
+
+def test_a_checkpoint_without_its_checksum_does_not_count(checkpoints: Checkpoints) -> None:
+    checkpoints.save(1, b"good")
+    (checkpoints.location / "00000002.checkpoint").write_bytes(b"killed before the checksum")
+    assert checkpoints.latest() == b"good"
+
+
+def test_nothing_readable_is_said_rather_than_trained_over(checkpoints: Checkpoints) -> None:
+    checkpoints.save(1, b"good")
+    (checkpoints.location / "00000001.checkpoint").write_bytes(b"")
+    with pytest.raises(CheckpointCorrupt, match="none of the 1 checkpoints"):
+        checkpoints.latest()
+
+
+def test_results_and_arrays_are_kept(checkpoints: Checkpoints) -> None:
+    assert checkpoints.result() is None
+    checkpoints.write_result({"error": 0.1})
+    checkpoints.write_arrays("showcase", {"u": np.arange(3)})
+    assert checkpoints.result() == {"error": 0.1}
+    np.testing.assert_array_equal(checkpoints.arrays("showcase")["u"], [0, 1, 2])
+    (checkpoints.location / "result.json").write_bytes(b"{")
+    with pytest.raises(CheckpointCorrupt, match=r"result\.json is not readable"):
+        checkpoints.result()
