@@ -68,6 +68,27 @@ def parser() -> argparse.ArgumentParser:
     prepare = verb("prepare", _prepare, "Generate the data of benchmarks.", preset)
     prepare.add_argument("names", nargs="*", choices=[*get_args(BenchmarkName), []])
     prepare.add_argument("--all", action="store_true", help="every benchmark")
+    prepare.add_argument(
+        "--resolution",
+        type=_positive,
+        action="append",
+        metavar="N",
+        help="points along each axis; may be given several times",
+    )
+    prepare.add_argument(
+        "--official", action="store_true", help="download and convert the published files instead"
+    )
+    prepare.add_argument(
+        "--from",
+        dest="mirrors",
+        action="append",
+        metavar="URL",
+        help="place to ask for official files first (LSM_MIRRORS); implies --official",
+    )
+    prepare.add_argument("--stride", type=_positive, metavar="N", help="every N-th official point")
+    prepare.add_argument(
+        "--export", metavar="FOLDER", help="write the generated data as official files, too"
+    )
     train = verb("train", _train, "Train one model on one benchmark.", preset)
     train.add_argument("model", choices=get_args(ModelName))
     train.add_argument("benchmark", choices=get_args(BenchmarkName))
@@ -76,7 +97,17 @@ def parser() -> argparse.ArgumentParser:
     bench.add_argument("--benchmarks", nargs="+", choices=[*get_args(BenchmarkName), "all"])
     bench.add_argument("--models", nargs="+", choices=[*get_args(ModelName), "all"])
     bench.add_argument("--seeds", nargs="+", type=_seed, default=[0])
-    verb("report", _report, "Write the report of finished runs again.", preset)
+    report = verb("report", _report, "Write the report of runs, or pictures of the data.", preset)
+    report.add_argument("about", nargs="?", choices=("runs", "data"), default="runs")
+    study = verb("study", _study, "Run a study: efficiency measures what models cost.")
+    study.add_argument("name", choices=("efficiency",))
+    study.add_argument("--models", nargs="+", choices=get_args(ModelName), default=["lsm", "fno"])
+    study.add_argument("--sizes", nargs="+", type=_positive, default=[64, 128, 256, 512, 1024])
+    registry = verb("registry", _registry, "Import the authors' released checkpoints.")
+    registry.add_argument("action", choices=("import",))
+    registry.add_argument("file", type=Path)
+    registry.add_argument("--benchmark", required=True, choices=get_args(BenchmarkName))
+    registry.add_argument("--name", help="what to call it; the file's name otherwise")
     stack = verb("stack", _stack, "Start, stop or show the servers on this machine.")
     stack.add_argument("action", choices=("up", "down", "status"))
     return top
@@ -85,6 +116,12 @@ def parser() -> argparse.ArgumentParser:
 def _seed(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"a seed is a whole number from 0, got {text!r}")
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"a whole number from 1 is expected, got {text!r}")
     return int(text)
 
 
@@ -126,17 +163,42 @@ def _prepare(options: argparse.Namespace) -> None:
 
     if bool(options.names) == options.all:
         raise BadInput("name the benchmarks to prepare, or say --all; `lsm list` shows them")
+    names = options.names or list(get_args(BenchmarkName))
     from flows.progress import shown_progress
+    from lsm_core.experiments.data_plans import variants
 
+    try:
+        variants(options.preset, names, options.resolution or ())
+    except ValueError as error:
+        raise BadInput(str(error)) from error
     with prefect_api(_settings()), shown_progress():
         from flows.prepare import prepare
 
-        places = prepare(options.names or None, options.preset)
+        places = prepare(
+            names,
+            options.preset,
+            options.resolution,
+            official=options.official or bool(options.mirrors),
+            mirrors=options.mirrors,
+            stride=options.stride,
+        )
+    if options.export:
+        _export(places, Path(options.export))
     if options.json:
         print(json.dumps(places))
     else:
         for name, place in places.items():
             print(f"{name}: {_shown(place)}")
+
+
+def _export(places: dict[str, str], folder: Path) -> None:
+    from flows.steps.official import export
+    from storage.dataset_reader import open_dataset
+    from storage.location import Location
+
+    for place in places.values():
+        for path in export(open_dataset(Location(place)), folder):
+            print(f"wrote {_shown(str(path))}", file=sys.stderr)
 
 
 def _train(options: argparse.Namespace) -> None:
@@ -174,12 +236,42 @@ def _report(options: argparse.Namespace) -> None:
     from flows.steps.report import stored_results, write_report
 
     settings = _settings()
+    if options.about == "data":
+        from flows.steps.data_report import write_data_report
+
+        page = write_data_report(settings.root, options.preset)
+        print(
+            json.dumps({"report": str(page)}) if options.json else f"Report:  {_shown(str(page))}"
+        )
+        return
     report = write_report(stored_results(settings.root, options.preset), settings.root)
     if options.json:
         print(json.dumps({"report": str(report.page)}))
     else:
         print(report.markdown)
         _show_where(settings, str(report.page))
+
+
+def _study(options: argparse.Namespace) -> None:
+    from flows.progress import current_progress, shown_progress
+    from flows.steps.efficiency import log_efficiency, measure_efficiency
+    from lsm_core.reporting.efficiency import efficiency_table
+
+    settings = _settings()
+    with shown_progress():
+        costs = measure_efficiency(
+            options.models, options.sizes, settings.n_workers, current_progress()
+        )
+    log_efficiency(costs, settings.tracking_uri, settings.root)
+    print(json.dumps(costs) if options.json else efficiency_table(costs))
+
+
+def _registry(options: argparse.Namespace) -> None:
+    from flows.steps.released import import_released
+
+    name = options.name or options.file.stem
+    folder = import_released(options.file, options.benchmark, name, _settings().root)
+    print(json.dumps({"folder": str(folder)}) if options.json else f"kept as {folder}")
 
 
 def _stack(options: argparse.Namespace) -> None:

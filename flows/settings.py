@@ -21,6 +21,7 @@ class Settings:
     LSM_DASK             address of a Dask scheduler for data; processes of this machine
     LSM_WORKERS          processes at once on this machine; the number of cores
     PREFECT_API_URL      Prefect server to report to; one is started when none answers
+    LSM_MIRRORS          places to ask for official files first, with blanks between
     LSM_MLFLOW_PORT      port of the stack's MLflow server; 5000
     """
 
@@ -30,6 +31,7 @@ class Settings:
     n_workers: int
     prefect_api: str
     mlflow_port: int
+    mirrors: tuple[str, ...]
 
     @classmethod
     def from_environment(cls) -> "Settings":
@@ -46,6 +48,7 @@ class Settings:
             n_workers=_positive("LSM_WORKERS", _cores()),
             prefect_api=os.environ.get("PREFECT_API_URL") or f"http://127.0.0.1:{PREFECT_PORT}/api",
             mlflow_port=_positive("LSM_MLFLOW_PORT", MLFLOW_PORT),
+            mirrors=tuple(os.environ.get("LSM_MIRRORS", "").split()),
         )
 
     @property

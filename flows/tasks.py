@@ -10,6 +10,7 @@ from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 from flows.progress import current_progress
 from flows.settings import Settings
+from lsm_core.names import BenchmarkName
 from storage.errors import DatasetMismatch, NotADataset, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -63,6 +64,24 @@ def generate_dataset(plan: "DataPlan", settings: Settings) -> str:
         current_progress().update(name, done, total)
     datasets.finish(plan, settings.root)
     return location.url
+
+
+@task(
+    name="convert-official",
+    retries=2,
+    retry_delay_seconds=5,
+    retry_condition_fn=_may_help,
+    cache_policy=NO_CACHE,
+)
+def convert_official(
+    name: BenchmarkName, settings: Settings, mirrors: list[str], stride: int | None
+) -> str:
+    """Download the official files of a benchmark, convert them, and return the dataset's place."""
+    from flows.steps.official import fetch_and_convert
+
+    report = current_progress().update
+    every = [*mirrors, *settings.mirrors]
+    return fetch_and_convert(name, settings.root, every, stride, report, settings.n_workers).url
 
 
 def _identity(_context: TaskRunContext, parameters: dict[str, Any]) -> str:

@@ -2,7 +2,16 @@
 
 from typing import Literal
 
-BenchmarkName = Literal["burgers"]
+BenchmarkName = Literal[
+    "burgers",
+    "darcy",
+    "navier_stokes",
+    "elasticity_p",
+    "elasticity_g",
+    "plasticity",
+    "airfoil",
+    "pipe",
+]
 ModelName = Literal["lsm", "fno"]
 PresetName = Literal["smoke", "quick", "paper", "release"]
 

@@ -23,6 +23,7 @@ import fsspec
 
 from storage import dataset_writer
 from storage.dataset_schema import SPLITS, DatasetSchema, VariableSchema
+from storage.disk_space import require_space
 from storage.download import FileRecord, Report, no_report, raw_location, read_record
 from storage.errors import PublishedFileInvalid
 from storage.location import Location
@@ -204,6 +205,10 @@ def begin_conversion(
     dataset_writer.start_dataset(location, schema)
     missing = dataset_writer.missing_blocks(location, schema)
     if missing:
+        if location.local_path is not None:
+            sample_bytes = sum(variable.sample_bytes for variable in schema.variables)
+            n_samples = sum(len(schema.block(index)) for index in missing)
+            require_space(location.local_path, n_samples * sample_bytes, conversion.benchmark.title)
         _require_sources(conversion)
         conversion.samples().turn_arrays(report, n_workers)
     return missing

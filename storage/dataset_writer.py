@@ -90,7 +90,8 @@ def finish_dataset(location: Location, schema: DatasetSchema) -> None:
         if variable.role in ("input", "target"):
             _write_statistics(group, schema, variable, statistics)
     _remove_partial_files(location)
-    group.attrs.update({"complete": True, "blocks": checksums, "digest": digest_of(checksums)})
+    # One write, unlike `attrs.update`: a dataset is never complete without its digest.
+    group.update_attributes({"complete": True, "blocks": checksums, "digest": digest_of(checksums)})
     _records(location).remove()
 
 

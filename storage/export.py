@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import xarray as xr
 
 from storage.dataset_reader import Dataset
 from storage.dataset_schema import digest_of
@@ -144,8 +145,9 @@ def _sized_as(dataset: Dataset, official: PublishedBenchmark) -> PublishedBenchm
     """Return the official benchmark with the samples, points and coordinates of a dataset."""
     axes = dict(official.axes)
     coordinates: dict[str, list[Coordinates]] = {}
+    whole = dataset.to_xarray()
     for variable in official.variables:
-        shape = _shape(dataset, variable)
+        shape = _shape(dataset, whole, variable)
         for dim, size in zip(variable.dims, shape, strict=True):
             window = variable.window
             if window is not None and window.dim == dim:
@@ -154,11 +156,11 @@ def _sized_as(dataset: Dataset, official: PublishedBenchmark) -> PublishedBenchm
                         f"{dataset.location} has {size} entries of {variable.name} along {dim}, "
                         f"the official files have {window.stop - window.start}"
                     )
-                coordinates.setdefault(window.axis, []).append(_coordinate(dataset, dim))
+                coordinates.setdefault(window.axis, []).append(_coordinate(whole, dim))
             else:
                 axes[dim] = size
                 if dim in official.coordinates:
-                    coordinates[dim] = [_coordinate(dataset, dim)]
+                    coordinates[dim] = [_coordinate(whole, dim)]
     split, n_samples = _layout(dataset, official)
     return replace(
         official,
@@ -174,8 +176,7 @@ def _sized_as(dataset: Dataset, official: PublishedBenchmark) -> PublishedBenchm
     )
 
 
-def _shape(dataset: Dataset, variable: PublishedVariable) -> tuple[int, ...]:
-    whole = dataset.to_xarray()
+def _shape(dataset: Dataset, whole: xr.Dataset, variable: PublishedVariable) -> tuple[int, ...]:
     dims = whole[variable.name].dims[1:] if variable.name in whole else None
     if dims != variable.dims:
         raise NotADataset(
@@ -185,8 +186,8 @@ def _shape(dataset: Dataset, variable: PublishedVariable) -> tuple[int, ...]:
     return whole[variable.name].shape[1:]
 
 
-def _coordinate(dataset: Dataset, dim: str) -> Coordinates:
-    return np.asarray(dataset.to_xarray()[dim].values, dtype=np.float64)
+def _coordinate(whole: xr.Dataset, dim: str) -> Coordinates:
+    return np.asarray(whole[dim].values, dtype=np.float64)
 
 
 def _layout(
@@ -221,8 +222,8 @@ def _write_file(
         return
     named = {str(name): each for name, each in blocks.items()}
     shared = {
-        name: np.concatenate([_coordinate(dataset, dim) for dim in dims])[None, :]
-        for name, dims in benchmark.shared.items()
+        name: benchmark.coordinates[axis](benchmark.axes[axis])[None, :]
+        for name, axis in benchmark.shared.items()
     }
     too_large = any(each.n_bytes >= MAT5_BYTES for each in named.values())
     if mat_version == "7.3" or (mat_version is None and too_large):

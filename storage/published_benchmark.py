@@ -108,8 +108,8 @@ class PublishedBenchmark:
     layout: tuple[tuple[str, ...], ...] = (("train", "validation", "test"),)
     strided: tuple[str, ...] = ()
     stride: int = 1
-    shared: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Small arrays of a .mat file that repeat the coordinates along some axes."""
+    shared: Mapping[str, str] = field(default_factory=dict)
+    """Small arrays of a .mat file that repeat the coordinates along an axis."""
     kind: Literal["published", "exported"] = "published"
     licence: str = "no licence of the data was published; the code beside it is under MIT"
 

@@ -236,7 +236,7 @@ def _navier_stokes() -> PublishedBenchmark:
         ),
         splits={"release": split, "paper": split},
         strided=("x", "y"),
-        shared={"t": ("history", "future")},
+        shared={"t": "time"},
     )
 
 
@@ -302,7 +302,7 @@ def _elasticity_p() -> PublishedBenchmark:
                 name="radii",
                 dims=("angle",),
                 array=PublishedArray(files=(radii.path,), axes=("angle", "sample")),
-                role="parameter",
+                role="input",
                 description="radius of the void; the last angle is the first",
             ),
         ),

@@ -2,21 +2,26 @@
 
     array = open_array(Path("Pipe_Q.npy"))            metadata only
     array = open_array(Path("ns.mat"), "u")
-    array[:20]                                        these entries, no more where the format allows
-    as_dask(array)                                    the same, lazily
+    array[:20]                                        these entries
+    as_dask(array, Path("scratch"))                   lazily, in bounded memory
 
 The kind of a file is told by its first bytes, not by its name. Axes are those MATLAB or NumPy
 show. Whatever is wrong with a file becomes one PublishedFileInvalid that names the file, the
 variable, what was found and what was expected.
 """
 
+import uuid
+import zlib
 from dataclasses import dataclass
+from math import ceil, prod
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from storage.disk_space import require_space
 from storage.errors import PublishedFileInvalid
+from storage.matlab5 import Mat5Variable, find_variables
 
 Kind = Literal["npy", "mat", "mat 7.3", "zip"]
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -94,11 +99,57 @@ class Mat73Array:
 
 @dataclass(frozen=True)
 class MatArray:
-    """A variable of a MATLAB 5 to 7 file: it can only be read whole (2 GiB by its format)."""
+    """A variable of a MATLAB 5 to 7 file, which can be read whole or unpacked."""
 
     path: Path
     variable: str
+    place: Mat5Variable
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Return the sizes of the axes."""
+        return self.place.shape
+
+    def __getitem__(self, index: Any) -> Array:
+        from scipy.io import loadmat
+
+        try:
+            values = loadmat(self.path, variable_names=[self.variable])[self.variable]
+        except Exception as error:
+            raise _unreadable(self.path, self.variable, error) from error
+        return np.asarray(values[index])
+
+    def unpacked(self, scratch: Path) -> "ColumnArray":
+        """Return the variable as an array that can be read in parts.
+
+        Compressed values are inflated into `scratch`, unless that is there already.
+        """
+        place = self.place
+        if place.packed is None:
+            return ColumnArray(self.path, place.shape, place.dtype, place.start)
+        if not scratch.exists():
+            require_space(scratch.parent, place.n_bytes, f"unpacking {self.variable}")
+            scratch.parent.mkdir(parents=True, exist_ok=True)
+            partial = scratch.with_name(f".{scratch.name}.{uuid.uuid4().hex}.partial")
+            try:
+                with partial.open("wb") as file:
+                    place.unpack(self.path, file)
+                partial.replace(scratch)
+            except (EOFError, zlib.error) as error:
+                raise _unreadable(self.path, self.variable, error) from error
+            finally:
+                partial.unlink(missing_ok=True)
+        return ColumnArray(scratch, place.shape, place.dtype, 0)
+
+
+@dataclass(frozen=True)
+class ColumnArray:
+    """Values in MATLAB's order within a file, mapped for each read."""
+
+    path: Path
     shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    start: int
 
     @property
     def ndim(self) -> int:
@@ -106,18 +157,8 @@ class MatArray:
         return len(self.shape)
 
     def __getitem__(self, index: Any) -> Array:
-        return self.load()[index]
-
-    def load(self) -> Array:
-        """Return the whole variable."""
-        from scipy.io import loadmat
-
-        try:
-            values = loadmat(self.path, variable_names=[self.variable])[self.variable]
-        except Exception as error:
-            raise _unreadable(self.path, self.variable, error) from error
-        _require_numbers(self.path, self.variable, values.dtype)
-        return np.asarray(values)
+        mapped = np.memmap(self.path, self.dtype, "r", self.start, self.shape, order="F")
+        return np.array(mapped[index])
 
 
 FileArray: TypeAlias = NpyArray | Mat73Array | MatArray
@@ -149,15 +190,35 @@ def open_array(
     return array
 
 
-def as_dask(array: FileArray, piece_bytes: int = PIECE_BYTES) -> Any:
-    """Return an array as a lazy dask array, in pieces that are multiples of the file's chunks.
+def as_dask(array: FileArray, scratch: Path, piece_bytes: int = PIECE_BYTES) -> Any:
+    """Return an array as a lazy dask array, in pieces that the file stores together.
 
-    A variable of a MATLAB 5 to 7 file is read now and lives as long as the dask array.
+    A compressed variable of a MATLAB 7 file is inflated into the file `scratch` now.
     """
     import dask.array as da
 
-    source = array.load() if isinstance(array, MatArray) else array
-    return da.from_array(source, chunks=f"{piece_bytes}B", name=False)
+    source = array.unpacked(scratch) if isinstance(array, MatArray) else array
+    return da.from_array(source, chunks=_piece(source, piece_bytes), name=False)
+
+
+def _piece(array: NpyArray | Mat73Array | ColumnArray, piece_bytes: int) -> tuple[int, ...]:
+    """Return the shape of what is read at once: whole chunks of the file, or values in a row.
+
+    It grows along the axes that the file stores closest together; in a chunked file, where the
+    order within does not matter, along the first axis last, so that samples stay whole.
+    """
+    axes = list(range(array.ndim))
+    chunks = array.chunks if isinstance(array, Mat73Array) else None
+    if chunks is not None:
+        axes = axes[1:] + axes[:1]
+    elif isinstance(array, NpyArray) and not array.by_columns:
+        axes = axes[::-1]
+    piece = list(chunks or (1,) * array.ndim)
+    for axis in axes:
+        n_fitting = piece_bytes // (prod(piece) * array.dtype.itemsize)
+        n_wanted = ceil(array.shape[axis] / piece[axis])
+        piece[axis] *= max(1, min(n_fitting, n_wanted))
+    return tuple(min(size, whole) for size, whole in zip(piece, array.shape, strict=True))
 
 
 def require_finite(values: Array, path: Path, variable: str | None, first_sample: int) -> None:
@@ -197,15 +258,13 @@ def _open_mat(path: Path, variable: str, kind: Kind | None) -> Mat73Array | MatA
 
 
 def _open_mat5(path: Path, variable: str) -> MatArray:
-    from scipy.io import whosmat
-
-    found = {name: (shape, kind) for name, shape, kind in whosmat(path)}
+    found = find_variables(path)
     if variable not in found:
         raise _no_variable(path, variable, sorted(found))
-    shape, matlab_class = found[variable]
-    if matlab_class in ("cell", "struct", "object", "char", "sparse", "function", "opaque"):
-        raise _no_numbers(path, variable, f"a {matlab_class}")
-    return MatArray(path, variable, tuple(shape))
+    place = found[variable]
+    if place.problem is not None:
+        raise _no_numbers(path, variable, place.problem)
+    return MatArray(path, variable, place)
 
 
 def _open_mat73(path: Path, variable: str) -> Mat73Array:

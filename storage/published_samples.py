@@ -58,7 +58,9 @@ class PublishedSamples:
                     continue
                 name = f"{path} {array.variable or ''}".strip()
                 report(name, 0, 1, "turning")
-                _store(self._turned(source, array, used), target, n_workers)
+                unpacked = target.with_suffix(".unpacked")
+                _store(self._turned(source, array, used, unpacked), target, n_workers)
+                unpacked.unlink(missing_ok=True)
                 report(name, 1, 1, "turned")
 
     def read(self, samples: range) -> dict[str, Array]:
@@ -84,12 +86,11 @@ class PublishedSamples:
             axis: slice(None, None, self.benchmark.step(axis, self.stride)) for axis in array.axes
         }
 
-    def _turned(self, source: FileArray, array: PublishedArray, used: range) -> Any:
-        """Return the used samples of an array as a lazy one with the sample axis first."""
+    def _turned(self, source: FileArray, array: PublishedArray, used: range, unpacked: Path) -> Any:
+        """Return the used samples of an array as a lazy one, its axes in the scratch order."""
         index = {**self._steps(array), "sample": slice(used.start, used.stop)}
-        sample = array.axes.index("sample")
-        order = [sample, *(axis for axis in range(len(array.axes)) if axis != sample)]
-        lazy = as_dask(source)[tuple(index.values())].transpose(order)
+        order = [array.axes.index(axis) for axis in _scratch_axes(array)]
+        lazy = as_dask(source, unpacked)[tuple(index.values())].transpose(order)
         return lazy.map_blocks(_to_float32, dtype=np.float32)
 
     def _turned_path(self, array: PublishedArray, number: int) -> Path:
@@ -105,6 +106,8 @@ class PublishedSamples:
                 first = self._used_samples(number).start
                 stored = np.load(turned, mmap_mode="r", allow_pickle=False)
                 values = np.array(stored[run.start - first : run.stop - first])
+                axes = _scratch_axes(array)
+                values = values.transpose([axes.index(axis) for axis in _samples_first(array)])
             else:
                 index = {**self._steps(array), "sample": slice(run.start, run.stop)}
                 values = _to_float32(self._open(array, path)[tuple(index.values())])
@@ -141,6 +144,20 @@ class PublishedSamples:
 
 def _key(array: PublishedArray) -> tuple[str, str | None]:
     return array.files[0], array.variable
+
+
+def _samples_first(array: PublishedArray) -> list[str]:
+    return ["sample", *(axis for axis in array.axes if axis != "sample")]
+
+
+def _scratch_axes(array: PublishedArray) -> list[str]:
+    """Return the axes of an array in its scratch file, the sample axis first.
+
+    The others are in the order in which the file stores them: a piece of the file then becomes
+    one run of bytes a sample, however large the array. MATLAB's first axis varies fastest.
+    """
+    first, *others = _samples_first(array)
+    return [first, *(others if array.variable is None else others[::-1])]
 
 
 def _by_samples(source: FileArray, array: PublishedArray) -> bool:

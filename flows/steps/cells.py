@@ -8,7 +8,6 @@ from flows.steps.sources import source_digest
 from flows.steps.training import Workplace
 from lsm_core.experiments.experiment import Experiment
 from lsm_core.experiments.presets import experiment
-from lsm_core.models.catalogue import MODELS
 from lsm_core.names import BenchmarkName, ModelName, PresetName
 from storage.location import Location
 
@@ -22,7 +21,11 @@ def cell(preset: PresetName, benchmark: BenchmarkName, model: ModelName, seed: i
     return replace(
         unbound,
         dataset=schema_of(unbound.data).recipe,
-        code=source_digest(MODELS[model][1].__module__, "flows.steps.training"),
+        code=source_digest(
+            type(unbound.model).__module__,
+            "flows.steps.training",
+            leaving_out=("lsm_core.models.catalogue", "lsm_core.benchmarks.catalogue"),
+        ),
     )
 
 

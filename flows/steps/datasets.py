@@ -15,7 +15,7 @@ from storage.dataset_reader import Dataset, open_dataset
 from storage.dataset_schema import DatasetSchema, VariableSchema
 from storage.location import Location
 from storage.provenance import environment
-
+from storage.sample_spool import SampleSpool
 
 REPLACEMENT_STEP = 100_000_000
 MAX_REPLACEMENTS = 5
@@ -72,11 +72,26 @@ def begin(plan: DataPlan, root: Location) -> list[int]:
 
 def generate_block(plan: DataPlan, root: Location, index: int) -> int:
     """Solve the samples of one block, write them, and return the block's number."""
-    schema = schema_of(plan)
-    samples = _solve(plan.benchmark, [plan.seed_of(i) for i in schema.block(index)])
+    schema, location = schema_of(plan), location_of(plan, root)
+    block = schema.block(index)
+    spool = SampleSpool.beside(location)
+    if plan.keep_each_sample:
+        samples = [_kept_or_solved(plan, spool, sample) for sample in block]
+    else:
+        samples = _solve(plan.benchmark, [plan.seed_of(sample) for sample in block])
     stacked = {v.name: np.stack([sample[v.name] for sample in samples]) for v in schema.variables}
-    dataset_writer.write_block(location_of(plan, root), schema, index, stacked)
+    dataset_writer.write_block(location, schema, index, stacked)
+    if plan.keep_each_sample:
+        spool.discard(block)
     return index
+
+
+def _kept_or_solved(plan: DataPlan, spool: SampleSpool, sample: int) -> dict[str, Any]:
+    kept = spool.get(sample)
+    if kept is None:
+        kept = _solve_one(plan.benchmark, plan.seed_of(sample))
+        spool.put(sample, kept)
+    return kept
 
 
 def _solve(benchmark: Benchmark, seeds: list[int]) -> list[dict[str, Any]]:
@@ -122,6 +137,7 @@ def finish(plan: DataPlan, root: Location) -> Dataset:
     """Verify the blocks, mark the dataset complete and open it."""
     location = location_of(plan, root)
     dataset_writer.finish_dataset(location, schema_of(plan))
+    SampleSpool.beside(location).location.remove()
     return open_dataset(location)
 
 

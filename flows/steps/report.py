@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from flows.errors import BadInput
+from flows.steps.showcase import SHOWN_SAMPLES, showcase_panels
 from lsm_core.benchmarks.catalogue import BENCHMARKS
 from lsm_core.names import BenchmarkName
 from lsm_core.reporting.comparison import Row, compare, markdown_table
 from lsm_core.reporting.document import Picture, html_page
-from lsm_core.reporting.figures import line_showcase, training_curves
+from lsm_core.reporting.figures import showcase, training_curves
 from storage.checkpoints import Checkpoints
 from storage.location import Location
 
@@ -80,21 +81,17 @@ def _pictures_of(
         model: Checkpoints(root / "checkpoints" / result["identity"]).arrays("showcase")
         for model, result in done.items()
     }
-    arrays = next(iter(shown.values()))
     first = next(iter(done.values()))
     problem = BENCHMARKS[benchmark](**first["settings"]["data"]["parameters"])
-    x = problem.coordinates[problem.space[0]]
-    showcase = line_showcase(
-        x,
-        arrays["inputs"][..., 0],
-        arrays["targets"][..., 0],
-        {model: values["predicted"][..., 0] for model, values in shown.items()},
-    )
-    curves = training_curves({model: result["history"] for model, result in done.items()})
-    return [
-        Picture(showcase, f"{problem.title}: test samples, predictions and their errors."),
-        Picture(curves, f"{problem.title}: error while training, logarithmic."),
+    pictures = [
+        Picture(
+            showcase(*showcase_panels(problem, shown, sample)),
+            f"{problem.title}: test sample {sample + 1}, predictions and their errors.",
+        )
+        for sample in range(SHOWN_SAMPLES if len(problem.space) == 1 else 1)
     ]
+    curves = training_curves({model: result["history"] for model, result in done.items()})
+    return [*pictures, Picture(curves, f"{problem.title}: error while training, logarithmic.")]
 
 
 def _facts(results: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:

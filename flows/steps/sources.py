@@ -11,25 +11,26 @@ from pathlib import Path
 PACKAGES = ("lsm_core", "storage", "flows")
 
 
-def source_digest(*modules: str) -> str:
+def source_digest(*modules: str, leaving_out: tuple[str, ...] = ()) -> str:
     """Return the hash of modules and of every module of the project they import, near or far.
 
     A result that was made with other sources is then never taken for a current one, while a change
-    elsewhere (another model, a page of the report) leaves it valid.
+    elsewhere (another model, a page of the report) leaves it valid. What is left out is not
+    followed: a catalogue imports all models, of which a run needs one.
     """
     digest = hashlib.sha256()
-    for module in sorted(_reachable(modules)):
+    for module in sorted(_reachable(modules, leaving_out)):
         digest.update(module.encode())
         digest.update(_path(module).read_bytes())
     return digest.hexdigest()[:16]
 
 
-def _reachable(modules: tuple[str, ...]) -> set[str]:
+def _reachable(modules: tuple[str, ...], leaving_out: tuple[str, ...] = ()) -> set[str]:
     found: set[str] = set()
     waiting = list(modules)
     while waiting:
         module = waiting.pop()
-        if module not in found:
+        if module not in found and module not in leaving_out:
             found.add(module)
             waiting.extend(_imports(module))
     return found

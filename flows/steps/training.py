@@ -7,15 +7,15 @@ from datetime import UTC, datetime
 from statistics import median
 from typing import Any
 
-import numpy as np
 import torch
 
 from flows.steps.isolation import Report
+from flows.steps.showcase import SHOWN_SAMPLES, showcase_arrays
 from lsm_core.benchmarks.benchmark import Benchmark
 from lsm_core.evaluation.evaluate import error_of_the_mean, evaluate, predict
 from lsm_core.experiments.data_plan import FIRST_SEED, Split
 from lsm_core.experiments.experiment import Experiment
-from lsm_core.models.catalogue import build_model
+from lsm_core.experiments.operator import build_operator
 from lsm_core.problems.fields import stack_channels
 from lsm_core.training.batches import Batches, Fields
 from lsm_core.training.loop import EpochReport, fit
@@ -30,7 +30,6 @@ from storage.run_log import RunLog, Tracking
 
 SECONDS_BETWEEN_CHECKPOINTS = 20.0
 EVALUATION_BATCH = 100
-SHOWN_SAMPLES = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,9 +51,9 @@ class Workplace:
         return open_tracking(self.tracking_uri, self.root)
 
 
-def open_tracking(uri: str, root: Location) -> Tracking:
+def open_tracking(uri: str, root: Location, experiment: str = "benchmark") -> Tracking:
     """Return the tracking store, made ready on first use."""
-    return Tracking(uri, "benchmark", root / "artifacts")
+    return Tracking(uri, experiment, root / "artifacts")
 
 
 def finished_result(experiment: Experiment, root: Location) -> dict[str, Any] | None:
@@ -75,7 +74,10 @@ def train(experiment: Experiment, place: Workplace, report: Report) -> dict[str,
     result = checkpoints.result()
     if result is None:
         state, history = _train_to_the_end(experiment, fields, checkpoints, run, report)
-        checkpoints.write_arrays("showcase", _showcase(state.model, fields["test"]))
+        shown = predict(state.model, fields["test"].inputs[:SHOWN_SAMPLES], EVALUATION_BATCH)
+        benchmark = experiment.data.benchmark
+        arrays = showcase_arrays(benchmark, dataset, shown.numpy())
+        checkpoints.write_arrays("showcase", arrays)
         result = _outcome(experiment, state, fields, dataset, history)
         checkpoints.write_result(result)
     log_outcome(run, result)
@@ -84,7 +86,7 @@ def train(experiment: Experiment, place: Workplace, report: Report) -> dict[str,
 
 def load_fields(dataset: Dataset, benchmark: Benchmark, split: Split) -> Fields:
     """Return one part of a dataset as tensors."""
-    names = [v.name for role in ("input", "target") for v in benchmark.with_role(role)]
+    names = [v.name for v in (*benchmark.with_role("input"), *benchmark.with_role("target"))]
     arrays = dataset.part(split, names)[:]
     space = dict(zip(benchmark.space, benchmark.shape.space, strict=True))
     inputs = stack_channels(arrays, benchmark.with_role("input"), space)
@@ -94,12 +96,12 @@ def load_fields(dataset: Dataset, benchmark: Benchmark, split: Split) -> Fields:
 
 def _untrained(experiment: Experiment, train: Fields) -> Surrogate:
     """Return the model before training, with the statistics of the training samples."""
-    scheme = experiment.training.normalization
+    config = experiment.training
     torch.manual_seed(experiment.seed)
     return Surrogate(
-        build_model(experiment.model, experiment.data.benchmark.shape),
-        fit_normalization(scheme, train.inputs),
-        fit_normalization(scheme, train.targets),
+        build_operator(experiment),
+        fit_normalization(config.input_normalization, train.inputs),
+        fit_normalization(config.target_normalization, train.targets),
     )
 
 
@@ -185,15 +187,6 @@ def _outcome(
         "environment": {**environment(), "device": str(_device())},
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-
-
-def _showcase(model: torch.nn.Module, test: Fields) -> dict[str, np.ndarray]:
-    """Return the first test samples and what the model makes of them, for pictures."""
-    inputs = test.inputs[:SHOWN_SAMPLES]
-    predicted = predict(model, inputs, EVALUATION_BATCH)
-    targets = test.targets[:SHOWN_SAMPLES]
-    arrays = {"inputs": inputs, "targets": targets, "predicted": predicted}
-    return {name: values.numpy() for name, values in arrays.items()}
 
 
 def log_outcome(run: RunLog, result: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from lsm_core.benchmarks.benchmark import Benchmark
+from lsm_core.problems.panel import Panel
 from lsm_core.problems.sample import Sample
 from lsm_core.problems.variable import Variable
 from lsm_core.solvers.finite_volumes.airfoil_mesh import AirfoilMeshSize, airfoil_mesh
@@ -50,7 +51,7 @@ class Airfoil(Benchmark):
     displacement_range: float = 0.05
     limiter_threshold: float = 1e-3
     tolerance: float = 1e-8
-    max_iterations: int = 100
+    max_iterations: int = 150
 
     def __post_init__(self) -> None:
         _ = self.mesh_size  # refuses impossible sizes
@@ -117,6 +118,12 @@ class Airfoil(Benchmark):
         return {
             axis: np.arange(n, dtype=np.float64) for axis, n in zip(self.space, sizes, strict=True)
         }
+
+    def panels(self, sample: Sample) -> list[Panel]:
+        """Return the Mach number near the profile, on its mesh; the mesh is the input."""
+        mesh = (sample["mesh_x"], sample["mesh_y"])
+        near = ((-0.6, 1.6), (-1.0, 1.0))
+        return [Panel(title="Mach number", positions=mesh, values=sample["mach"], window=near)]
 
     def generate(self, seed: int) -> Sample:
         """Return the airfoil of one seed and the flow around it."""

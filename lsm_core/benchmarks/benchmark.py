@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from lsm_core.problems.panel import Panel
 from lsm_core.problems.sample import Sample
 from lsm_core.problems.shape import ProblemShape
 from lsm_core.problems.variable import Role, Variable
@@ -45,6 +46,39 @@ class Benchmark(ABC):
         """Return the samples of several seeds, each equal to the one generated alone."""
         return [self.generate(seed) for seed in seeds]
 
+    def at_resolution(self, n_points: int) -> "Benchmark":
+        """Return the same problem with another number of points along each axis of space."""
+        raise ValueError(f"{self.name} has one resolution, that of its mesh; {n_points} is not it")
+
+    @property
+    def n_steps(self) -> int:
+        """Return how often a model is applied to reach the target, each time to its own output.
+
+        More than one for problems that step through time; the target then has one channel a step.
+        """
+        return 1
+
+    def positions_of(self, sample: Sample) -> tuple[np.ndarray[Any, np.dtype[Any]], ...]:
+        """Return where the values of a field stand, one array an axis, for pictures."""
+        axes = [self.coordinates[axis] for axis in self.space]
+        return tuple(np.meshgrid(*axes, indexing="ij"))
+
+    def panels(self, sample: Sample) -> list[Panel]:
+        """Return what to draw of a sample: inputs first, targets last.
+
+        Of several channels the last is drawn.
+        """
+        positions = self.positions_of(sample)
+        return [
+            Panel(
+                title=variable.name.replace("_", " "),
+                positions=positions,
+                values=sample[variable.name].reshape(*positions[0].shape, -1)[..., -1],
+                unit=variable.unit,
+            )
+            for variable in (*self.with_role("input"), *self.with_role("target"))
+        ]
+
     def parameters(self) -> dict[str, Any]:
         """Return the parameters by name."""
         return asdict(self)
@@ -60,7 +94,9 @@ class Benchmark(ABC):
 
         def n_channels(role: Role) -> int:
             return sum(
-                prod(size for dim, size in zip(v.dims, v.shape, strict=True) if dim not in self.space)
+                prod(
+                    size for dim, size in zip(v.dims, v.shape, strict=True) if dim not in self.space
+                )
                 for v in self.with_role(role)
             )
 

@@ -1,7 +1,7 @@
 """Burgers: from the field at time 0 to the field at time 1."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import pi
 from typing import Any, ClassVar, Literal
 
@@ -54,6 +54,10 @@ class Burgers(Benchmark):
             )
         if self.solver_steps < 1:
             raise ValueError(f"solver_steps must be at least 1, got {self.solver_steps}")
+
+    def at_resolution(self, n_points: int) -> "Burgers":
+        """Return the same functions on another number of points."""
+        return replace(self, resolution=n_points)
 
     @property
     def variables(self) -> tuple[Variable, ...]:

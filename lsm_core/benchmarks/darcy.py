@@ -1,7 +1,7 @@
 """Darcy: from the permeability of a medium with two phases to the pressure in it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -55,6 +55,10 @@ class Darcy(Benchmark):
             )
         if not 0 < self.tolerance < 1:
             raise ValueError(f"tolerance must be between 0 and 1, got {self.tolerance}")
+
+    def at_resolution(self, n_points: int) -> "Darcy":
+        """Return the same media, solved and stored on another number of cells."""
+        return replace(self, resolution=n_points, stride=1)
 
     @property
     def variables(self) -> tuple[Variable, ...]:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from lsm_core.benchmarks.unit_cell import UnitCell
+from lsm_core.problems.panel import Panel
 from lsm_core.problems.sample import Sample
 from lsm_core.problems.variable import Variable
 
@@ -50,7 +51,7 @@ class ElasticityPoints(UnitCell):
                 name="radii",
                 dims=("angle",),
                 shape=(N_RADII,),
-                role="parameter",
+                role="input",
                 description="radius of the void; the last angle is the first",
             ),
             *self.convergence_variables,
@@ -60,6 +61,11 @@ class ElasticityPoints(UnitCell):
     def coordinates(self) -> Mapping[str, np.ndarray[Any, np.dtype[np.float64]]]:
         """Return the angles of the radii."""
         return {"angle": np.linspace(0.0, 2 * np.pi, N_RADII)}
+
+    def panels(self, sample: Sample) -> list[Panel]:
+        """Return the stress at the points."""
+        x, y = sample["points"].T
+        return [Panel(title="stress", positions=(x, y), values=sample["stress"], unit="Pa")]
 
     def generate(self, seed: int) -> Sample:
         """Return the points of one unit cell and the stress at them."""

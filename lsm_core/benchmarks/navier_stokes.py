@@ -1,7 +1,7 @@
 """Navier-Stokes: from ten snapshots of the vorticity to the next ten."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from math import sqrt
 from typing import Any, ClassVar, Literal
@@ -58,6 +58,15 @@ class NavierStokes(Benchmark):
                 raise ValueError(f"{name} must be positive, got {getattr(self, name)}")
         if self.precision not in ("float32", "float64"):
             raise ValueError(f"precision must be float32 or float64, got {self.precision}")
+
+    def at_resolution(self, n_points: int) -> "NavierStokes":
+        """Return the same flows stored on another number of points of the grid solved."""
+        return replace(self, resolution=n_points)
+
+    @property
+    def n_steps(self) -> int:
+        """Return the number of future frames: a model predicts one from the ten before it."""
+        return self.n_future
 
     @property
     def variables(self) -> tuple[Variable, ...]:

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from lsm_core.benchmarks.benchmark import Benchmark
+from lsm_core.problems.panel import Panel
 from lsm_core.problems.sample import Sample
 from lsm_core.problems.variable import Variable
 from lsm_core.solvers.finite_elements.incompressible_flow import Flow, FlowProblem, solve_flow
@@ -82,6 +83,18 @@ class Pipe(Benchmark):
     def coordinates(self) -> Mapping[str, np.ndarray[Any, np.dtype[np.float64]]]:
         """Return the numbers of the nodes along both axes; positions differ from pipe to pipe."""
         return {axis: np.arange(self.n_nodes, dtype=np.float64) for axis in self.space}
+
+    def panels(self, sample: Sample) -> list[Panel]:
+        """Return the flow on its mesh; the mesh is the input."""
+        mesh = (sample["mesh_x"], sample["mesh_y"])
+        return [
+            Panel(
+                title="velocity x",
+                positions=mesh,
+                values=sample["velocity_x"],
+                true_to_scale=False,
+            )
+        ]
 
     def generate(self, seed: int) -> Sample:
         """Return the pipe of one seed and the flow through it."""

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from lsm_core.benchmarks.benchmark import Benchmark
+from lsm_core.problems.panel import Panel
 from lsm_core.problems.sample import Sample
 from lsm_core.problems.variable import Variable
 from lsm_core.solvers.convergence import SolveFailed
@@ -43,7 +44,6 @@ class Plasticity(Benchmark):
     amplitude: float = 3.0
     stroke: float = 4.0
     speed: float = 3000.0
-    floor: bool = True
     young_modulus: float = 200e3
     poisson_ratio: float = 0.3
     yield_stress: float = 70.0
@@ -113,6 +113,19 @@ class Plasticity(Benchmark):
             "time": frames[1:],
         }
 
+    def panels(self, sample: Sample) -> list[Panel]:
+        """Return the die, and the last frame of the deformed block coloured by displacement."""
+        x, y, *displacement = np.moveaxis(sample["state"][:, :, -1], -1, 0)
+        return [
+            Panel(title="die", positions=(self.coordinates["x"],), values=sample["die"], unit="mm"),
+            Panel(
+                title="displacement",
+                positions=(x, y),
+                values=np.hypot(*displacement),
+                unit="mm",
+            ),
+        ]
+
     def generate(self, seed: int) -> Sample:
         """Return one forging.
 
@@ -159,7 +172,6 @@ class Plasticity(Benchmark):
             stroke=self.stroke,
             speed=self.speed,
             n_frames=self.n_frames,
-            floor=self.floor,
         )
 
     def state(self, forged: Forged) -> Float[np.ndarray, "x y time 4"]:

@@ -1,6 +1,6 @@
 """Which samples of which problem: the data of an experiment, before any of it exists."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from lsm_core.benchmarks.benchmark import Benchmark
@@ -21,6 +21,12 @@ class DataPlan:
     n_validation: int
     n_test: int
     samples_per_block: int = 64
+    keep_each_sample: bool = False
+    """Whether a solved sample is kept before its block is whole: for problems of seconds each."""
+
+    def at_resolution(self, n_points: int) -> "DataPlan":
+        """Return the plan with the same samples on another number of points along each axis."""
+        return replace(self, benchmark=self.benchmark.at_resolution(n_points))
 
     @property
     def split_sizes(self) -> dict[Split, int]:

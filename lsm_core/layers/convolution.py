@@ -9,7 +9,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
+from lsm_core.layers import winograd
 from lsm_core.layers.boundary import Boundary, wrap
 from lsm_core.layers.by_dimension import (
     convolution_field_gradient,
@@ -18,8 +20,12 @@ from lsm_core.layers.by_dimension import (
 )
 
 # Rows of a matrix product that sums over the points of a field: enough to run at full speed,
-# few enough to stay in a core's cache.
-_ROWS = 4096
+# few enough to stay in cache.
+_ROWS = 1 << 14
+# Columns up to which the taps of a kernel are set side by side in one such product.
+_COLUMNS = 256
+# Channels from which on fewer products outweigh the transforms that they need.
+_MANY_CHANNELS = 128
 
 
 def convolve(
@@ -61,11 +67,16 @@ class _Convolution(torch.autograd.Function):
     ) -> Tensor:
         ctx.prepare, ctx.boundary = prepare, boundary
         ctx.save_for_backward(weight, *inputs)
-        field, padding = _widened(prepare(*inputs), boundary)
-        return plain_convolution(field, weight, bias, padding)
+        field = prepare(*inputs)
+        if _fewer_products_pay(field, weight):
+            result = winograd.convolution(_widened(field, boundary), weight)
+            return result if bias is None else result.add_(bias)
+        if boundary == "circular":
+            return plain_convolution(wrap(field), weight, bias, padding=0)
+        return plain_convolution(field, weight, bias, padding=1)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         weight, *inputs = ctx.saved_tensors
         _, _, needs_weight, needs_bias, *needs_inputs = ctx.needs_input_grad
@@ -75,16 +86,12 @@ class _Convolution(torch.autograd.Function):
             for value, needed in zip(inputs, needs_inputs, strict=True)
         ]
         with torch.enable_grad():
-            field, padding = _widened(ctx.prepare(*leaves), ctx.boundary)
-        weight_gradient = bias_gradient = None
-        if needs_weight:
-            weight_gradient = _weight_gradient(field.detach(), gradient, weight, padding)
-        if needs_bias:
-            bias_gradient = gradient.flatten(0, -2).sum(0)
-        input_gradients: list[Tensor | None] = [None] * len(leaves)
-        if any(needs_inputs):
-            outer = convolution_field_gradient(gradient, field.detach(), weight, padding)
-            input_gradients = _through(field, leaves, outer)
+            field = ctx.prepare(*leaves)
+        field_gradient, weight_gradient = _gradients(
+            gradient, field.detach(), weight, ctx.boundary, (any(needs_inputs), needs_weight)
+        )
+        bias_gradient = gradient.flatten(0, -2).sum(0) if needs_bias else None
+        input_gradients = _through(field, leaves, field_gradient)
         return None, None, weight_gradient, bias_gradient, *input_gradients
 
 
@@ -92,47 +99,104 @@ def _unchanged(field: Tensor) -> Tensor:
     return field
 
 
-def _widened(field: Tensor, boundary: Boundary) -> tuple[Tensor, int]:
-    """Return the field to convolve and how many zeros continue it."""
-    return (wrap(field), 0) if boundary == "circular" else (field, 1)
-
-
 def _through(
-    field: Tensor, leaves: list[Tensor | None], outer: Tensor
+    field: Tensor, leaves: list[Tensor | None], outer: Tensor | None
 ) -> list[Tensor | None]:
     """Return the gradients of the leaves, given that of the field prepared from them."""
+    if outer is None:
+        return [None] * len(leaves)
     if any(leaf is field for leaf in leaves):
         return [outer if leaf is field else None for leaf in leaves]
     wanted = [leaf for leaf in leaves if leaf is not None and leaf.requires_grad]
     gradients = iter(torch.autograd.grad(field, wanted, outer))
-    return [
-        next(gradients) if leaf is not None and leaf.requires_grad else None for leaf in leaves
-    ]
+    return [next(gradients) if leaf is not None and leaf.requires_grad else None for leaf in leaves]
+
+
+def _fewer_products_pay(field: Tensor, weight: Tensor) -> bool:
+    """Say whether Winograd's form is faster here; graphics processors choose for themselves."""
+    batch, *space, n_channels = field.shape
+    return (
+        field.device.type == "cpu"
+        and min(n_channels, len(weight)) >= _MANY_CHANNELS
+        and not any(size % 2 for size in space)
+        and batch * prod(space) >= _MANY_CHANNELS
+    )
+
+
+def _widened(field: Tensor, boundary: Boundary) -> Tensor:
+    """Return the field with one more point at both ends of every axis."""
+    if boundary == "circular":
+        return wrap(field)
+    return functional.pad(field, (0, 0) + (1, 1) * (field.ndim - 2))
+
+
+def _unwidened(gradient: Tensor, boundary: Boundary) -> Tensor:
+    """Return the transpose of `_widened`."""
+    for axis in range(1, gradient.ndim - 1):
+        size = gradient.shape[axis] - 2
+        inner = gradient.narrow(axis, 1, size)
+        if boundary == "circular":
+            inner = inner.clone()
+            inner.narrow(axis, size - 1, 1).add_(gradient.narrow(axis, 0, 1))
+            inner.narrow(axis, 0, 1).add_(gradient.narrow(axis, size + 1, 1))
+        gradient = inner
+    return gradient
+
+
+def _gradients(
+    gradient: Tensor, field: Tensor, weight: Tensor, boundary: Boundary, needs: tuple[bool, bool]
+) -> tuple[Tensor | None, Tensor | None]:
+    """Return the gradients with respect to field and weight, where they are needed."""
+    needs_field, needs_weight = needs
+    field_gradient: Tensor | None = None
+    if _fewer_products_pay(field, weight):
+        wide_gradient, weight_gradient = winograd.convolution_gradients(
+            gradient, _widened(field, boundary), weight, needs_wide=needs_field
+        )
+        if wide_gradient is not None:
+            field_gradient = _unwidened(wide_gradient, boundary)
+        return field_gradient, weight_gradient
+    padding = 1
+    if boundary == "circular":
+        field, padding = wrap(field), 0
+    if needs_field:
+        field_gradient = convolution_field_gradient(gradient, field, weight, padding)
+        if boundary == "circular":
+            field_gradient = _unwidened(field_gradient, boundary)
+    if not needs_weight:
+        return field_gradient, None
+    return field_gradient, _weight_gradient(field, gradient, weight, padding)
 
 
 def _weight_gradient(field: Tensor, gradient: Tensor, weight: Tensor, padding: int) -> Tensor:
     """Return the gradient with respect to the weight.
 
     The value for one tap is a matrix product over all points of the gradient and of the field
-    shifted by that tap. Field and gradient are laid out with zeros between the rows, so that a
-    shift is an offset in memory. On processors this is up to four times as fast as torch's own
-    for channels-last fields; elsewhere torch's own is used.
+    shifted by that tap. Both are laid out with zeros between the rows, so that a shift is an
+    offset in memory. On processors this is up to four times as fast as torch's own for
+    channels-last fields; elsewhere torch's own is used.
     """
     if field.device.type != "cpu":
         return convolution_weight_gradient(gradient, field, weight, padding)
     n_features, n_channels, *kernel = weight.shape
-    space = gradient.shape[1:-1]
     # One column of zeros ends one row and begins the next; a wrapped field brings its own two.
-    wide = [size + 2 - padding for size in space]
+    wide = [size + 2 - padding for size in gradient.shape[1:-1]]
     strides = [prod(wide[axis + 1 :]) for axis in range(len(wide))]
     points = _laid_out(field, wide, margin=sum(strides) if padding else 0)
     outer = _laid_out(gradient, wide, margin=0)
     n_rows = len(outer) - (2 - padding) * sum(strides)
-    taps = [sum(map(int.__mul__, tap, strides)) for tap in product(range(3), repeat=len(space))]
-    result = weight.new_empty(len(taps), n_features, n_channels)
-    for tap, offset in enumerate(taps):
-        _sum_of_products(outer[:n_rows], points[offset : offset + n_rows], result[tap])
-    return result.reshape(*kernel, n_features, n_channels).movedim((-2, -1), (0, 1))
+    taps = [sum(map(int.__mul__, tap, strides)) for tap in product(range(3), repeat=len(wide))]
+    together = max(3**k for k in range(len(wide) + 1) if k == 0 or 3**k * n_channels <= _COLUMNS)
+    sums = weight.new_zeros(len(taps) // together, n_features, together * n_channels)
+    for first in range(0, n_rows, _ROWS):
+        last = min(first + _ROWS, n_rows)
+        for group, total in enumerate(sums):
+            offsets = taps[group * together : (group + 1) * together]
+            shifted = [points[first + offset : last + offset] for offset in offsets]
+            columns = shifted[0] if together == 1 else torch.cat(shifted, dim=1)
+            total.addmm_(outer[first:last].T, columns)
+    by_tap = sums.view(-1, n_features, together, n_channels).movedim(1, 0)
+    return by_tap.reshape(n_features, *kernel, n_channels).movedim(-1, 1)
 
 
 def _laid_out(field: Tensor, wide: list[int], margin: int) -> Tensor:
@@ -140,17 +204,10 @@ def _laid_out(field: Tensor, wide: list[int], margin: int) -> Tensor:
     batch, *space, channels = field.shape
     if space == wide and not margin:
         return field.reshape(-1, channels)
-    rows = field.new_zeros(margin + batch * prod(wide), channels)
+    rows = field.new_empty(margin + batch * prod(wide), channels)
+    rows[:margin] = 0
     inner = rows[margin:].view(batch, *wide, channels)
+    for axis, size in enumerate(space, start=1):
+        inner.narrow(axis, size, inner.shape[axis] - size).zero_()
     inner[(slice(None), *(slice(size) for size in space))] = field
     return rows
-
-
-def _sum_of_products(left: Tensor, right: Tensor, result: Tensor) -> None:
-    """Write left^T right, a sum over many rows, in blocks that several cores can share."""
-    n_blocks = len(left) // _ROWS
-    whole = n_blocks * _ROWS
-    torch.mm(left[whole:].T, right[whole:], out=result)
-    if n_blocks:
-        blocks = left[:whole].view(n_blocks, _ROWS, -1).mT
-        result += (blocks @ right[:whole].view(n_blocks, _ROWS, -1)).sum(0)

@@ -10,12 +10,15 @@ from torch.nn import functional
 
 from lsm_core.layers.boundary import Boundary
 from lsm_core.layers.by_dimension import Pooling, convolution_layer
+from lsm_core.layers.choices import check_choice
 from lsm_core.layers.convolution import convolve, convolve_prepared
 from lsm_core.layers.normalization import NORMALIZATIONS, NormalizationKind
 
 Features = Float[Tensor, "batch *space feature"]
 
-_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+ActivationKind = Literal["relu", "gelu"]
+
+_ACTIVATIONS: dict[ActivationKind, Callable[[Tensor], Tensor]] = {
     "relu": functional.relu,
     "gelu": functional.gelu,
 }
@@ -31,9 +34,15 @@ class ConvolutionConfig:
     """
 
     normalization: NormalizationKind = "batch"
-    activation: Literal["relu", "gelu"] = "relu"
+    activation: ActivationKind = "relu"
     pooling: Pooling = "max"
     boundary: Boundary = "zero"
+
+    def __post_init__(self) -> None:
+        check_choice("normalization", self.normalization, NormalizationKind)
+        check_choice("activation", self.activation, ActivationKind)
+        check_choice("pooling", self.pooling, Pooling)
+        check_choice("boundary", self.boundary, Boundary)
 
 
 class ConvolutionLayer(nn.Module):

@@ -27,6 +27,7 @@ class SpectralConvolution(nn.Module):
     def forward(
         self, field: Float[Tensor, "batch *space channel"]
     ) -> Float[Tensor, "batch *space feature"]:
+        """Return the field of the mapped modes."""
         space = field.shape[1:-1]
         axes = tuple(range(1, field.ndim - 1))
         spectrum = torch.fft.rfftn(field, dim=axes)

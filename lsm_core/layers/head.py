@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-# Hidden values worked on at once: they are wide, and should stay in a core's cache.
-_CHUNK = 1 << 17
+# Hidden values worked on at once: they are wide, and should stay in the cache.
+_CHUNK = 1 << 19
 
 
 class Head(nn.Module):
@@ -30,12 +30,11 @@ class Head(nn.Module):
         self, features: Float[Tensor, "*points feature"], before: nn.Linear | None = None
     ) -> Float[Tensor, "*points output"]:
         """Return the outputs of every point; a linear map `before` is merged into the first."""
-        weight, bias = self.hidden.weight, self.hidden.bias
+        hidden: tuple[Tensor, Tensor] = (self.hidden.weight, self.hidden.bias)
         if before is not None:
-            weight, bias = weight @ before.weight, weight @ before.bias + bias
-        result: Tensor = _Perceptron.apply(
-            features, weight, bias, self.output.weight, self.output.bias
-        )
+            weight, bias = hidden
+            hidden = (weight @ before.weight, weight @ before.bias + bias)
+        result: Tensor = _Perceptron.apply(features, *hidden, self.output.weight, self.output.bias)
         return result
 
 
@@ -57,10 +56,10 @@ class _Perceptron(torch.autograd.Function):
         return result
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         features, hidden_weight, hidden_bias, output_weight = ctx.saved_tensors
-        features_gradient = torch.empty(features.shape, dtype=features.dtype, device=features.device)
+        features_gradient = features.new_empty(features.shape)
         sums = [torch.zeros_like(value) for value in (hidden_weight, hidden_bias, output_weight)]
         tensors = features, gradient, features_gradient
         for points, outer, inner in _chunks(len(hidden_weight), *tensors):

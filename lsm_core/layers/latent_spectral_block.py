@@ -28,6 +28,7 @@ class LatentSpectralBlock(nn.Module):
     def forward(
         self, field: Float[Tensor, "batch *space channel"]
     ) -> Float[Tensor, "batch *space channel"]:
+        """Return the field, solved for in each patch."""
         points = split_patches(field, self.patch_shape)
         tokens = self.projector.to_latent(points)
         tokens = self.solver(tokens)

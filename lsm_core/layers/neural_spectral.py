@@ -1,4 +1,4 @@
-"""Solvers in latent space: the neural spectral block of the paper and what replaces it in ablations.
+"""Solvers in latent space: the paper's neural spectral block and what replaces it in ablations.
 
 Each maps latent tokens to latent tokens of the same shape and keeps a residual connection.
 """
@@ -12,6 +12,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from lsm_core.layers.choices import check_choice
+from lsm_core.layers.projectors import Form
 from lsm_core.layers.trigonometric_series import trigonometric_series
 
 SolverKind = Literal["trigonometric", "polynomial", "perceptron", "fourier", "none"]
@@ -29,9 +31,11 @@ class SolverConfig:
 
     kind: SolverKind = "trigonometric"
     n_basis: int = 24
-    form: Literal["release", "paper"] = "release"
+    form: Form = "release"
 
     def __post_init__(self) -> None:
+        check_choice("solver kind", self.kind, SolverKind)
+        check_choice("solver form", self.form, Form)
         if self.n_basis < 0 or self.n_basis % 2:
             raise ValueError(f"n_basis must be even and not negative, got {self.n_basis}")
 
@@ -66,6 +70,7 @@ class NeuralSpectral(nn.Module):
     def forward(
         self, tokens: Float[Tensor, "patch token channel"]
     ) -> Float[Tensor, "patch token channel"]:
+        """Return the solved tokens."""
         step = pi / self.sine_weights.shape[1]
         return tokens + trigonometric_series(
             tokens, self.sine_weights, self.cosine_weights, step, first=0
@@ -88,6 +93,7 @@ class BoundedNeuralSpectral(nn.Module):
     def forward(
         self, tokens: Float[Tensor, "patch token channel"]
     ) -> Float[Tensor, "patch token channel"]:
+        """Return the solved tokens."""
         return self.solve(pi * torch.sigmoid(tokens))
 
     def solve(
@@ -115,6 +121,7 @@ class PolynomialSolver(nn.Module):
     def forward(
         self, tokens: Float[Tensor, "patch token channel"]
     ) -> Float[Tensor, "patch token channel"]:
+        """Return the solved tokens."""
         position = torch.tanh(tokens)
         previous, polynomial = torch.ones_like(position), position
         total = tokens + self.weights[:, 0]
@@ -136,6 +143,7 @@ class PerceptronSolver(nn.Module):
     def forward(
         self, tokens: Float[Tensor, "patch token channel"]
     ) -> Float[Tensor, "patch token channel"]:
+        """Return the solved tokens."""
         return tokens + self.output(functional.gelu(self.hidden(tokens)))
 
 
@@ -156,6 +164,7 @@ class FourierSolver(nn.Module):
     def forward(
         self, tokens: Float[Tensor, "patch token channel"]
     ) -> Float[Tensor, "patch token channel"]:
+        """Return the solved tokens."""
         modes = torch.fft.rfft(tokens, dim=1)
         mixed = torch.einsum("pki,kio->pko", modes, torch.view_as_complex(self.spectral_weights))
         spectral = torch.fft.irfft(mixed, n=tokens.shape[1], dim=1)

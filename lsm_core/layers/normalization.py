@@ -46,6 +46,7 @@ class BatchNormalization(NoNormalization):
         self.register_buffer("num_batches_tracked", torch.tensor(0))
 
     def folded_into(self, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Return the convolution with the running statistics folded in, in eval mode."""
         if self.training:
             return weight, bias
         scale = self.weight * torch.rsqrt(self.running_var + self.epsilon)
@@ -53,23 +54,33 @@ class BatchNormalization(NoNormalization):
         return weight * scale.reshape(-1, *[1] * (weight.ndim - 1)), shift
 
     def function(self) -> Callable[..., Tensor]:
+        """Return the normalisation; its first call updates the running statistics."""
         if not self.training:
             return super().function()
-        running: list[Tensor | None] = [self.running_mean, self.running_var]
+        first_call = True
 
         def normalize(features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-            if running[0] is not None:
-                self.num_batches_tracked += 1
+            nonlocal first_call
             rows = features.flatten(0, -2)
             result = functional.batch_norm(
-                rows, *running, weight, bias, True, self.momentum, self.epsilon
+                rows,
+                self.running_mean if first_call else None,
+                self.running_var if first_call else None,
+                weight,
+                bias,
+                training=True,
+                momentum=self.momentum,
+                eps=self.epsilon,
             )
-            running[:] = None, None
+            if first_call:
+                self.num_batches_tracked += 1
+            first_call = False
             return result.reshape(features.shape)
 
         return normalize
 
     def parameters_in_use(self) -> tuple[Tensor, ...]:
+        """Return scale and shift, unless they are folded into the convolution."""
         return (self.weight, self.bias) if self.training else ()
 
 
@@ -83,6 +94,8 @@ class InstanceNormalization(NoNormalization):
         self.bias = nn.Parameter(torch.zeros(n_channels))
 
     def function(self) -> Callable[..., Tensor]:
+        """Return the normalisation."""
+
         def normalize(features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
             points = features.flatten(1, -2)
             variance, mean = torch.var_mean(points, dim=1, keepdim=True, correction=0)
@@ -92,6 +105,7 @@ class InstanceNormalization(NoNormalization):
         return normalize
 
     def parameters_in_use(self) -> tuple[Tensor, ...]:
+        """Return scale and shift."""
         return self.weight, self.bias
 
 

@@ -33,4 +33,5 @@ def join_patches(
 
 def _interleaved(space: tuple[int, ...], patch_shape: tuple[int, ...]) -> list[int]:
     """Return (number of patches, points of a patch) for each axis, one after the other."""
-    return [n for size, width in zip(space, patch_shape, strict=True) for n in (size // width, width)]
+    pairs = zip(space, patch_shape, strict=True)
+    return [n for size, width in pairs for n in (size // width, width)]

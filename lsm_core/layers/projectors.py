@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-ProjectorKind = Literal["attention", "convolution", "average", "self-attention", "none"]
+from lsm_core.layers.choices import check_choice
+from lsm_core.layers.patch_attention import Points, Tokens, points_to_tokens, tokens_to_points
 
-Points = Float[Tensor, "patch point channel"]
-Tokens = Float[Tensor, "patch token channel"]
+Form = Literal["release", "paper"]
+ProjectorKind = Literal["attention", "convolution", "average", "self-attention", "none"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,9 +31,11 @@ class ProjectorConfig:
     kind: ProjectorKind = "attention"
     n_tokens: int = 4
     n_heads: int = 8
-    form: Literal["release", "paper"] = "release"
+    form: Form = "release"
 
     def __post_init__(self) -> None:
+        check_choice("projector kind", self.kind, ProjectorKind)
+        check_choice("projector form", self.form, Form)
         if self.n_tokens < 1:
             raise ValueError(f"n_tokens must be at least 1, got {self.n_tokens}")
         if self.n_heads < 1:
@@ -80,73 +82,51 @@ class AttentionProjector(Projector):
 
         y(s) = x(s) + sum over tokens of softmax(x(s) W_Q . T_y) T_y
 
-    The similarities are not scaled. Neither keys nor values of the points are ever formed:
-    T . (x W_K) = x . (T W_K^T) needs one vector a token instead of one a point, and the values
-    are projected after they have been summed over the points.
+    In the paper's form the second has x(s) . (T_y W'_K) as scores and T_y W'_V as values. The
+    similarities are not scaled.
     """
 
     def __init__(self, config: ProjectorConfig, width: int) -> None:
         super().__init__()
-        if width % config.n_heads:
-            raise ValueError(f"a width of {width} does not split into {config.n_heads} heads")
-        self.paper = config.form == "paper"
-        self.n_heads, head_width = config.n_heads, width // config.n_heads
+        self.n_heads = config.n_heads
+        head_width = _head_width(width, config.n_heads)
         tokens = torch.rand(config.n_heads, config.n_tokens, head_width) / width
         self.tokens = nn.Parameter(tokens)
-        self.key = nn.Linear(width, width, bias=not self.paper)
-        self.value = nn.Linear(width, width, bias=not self.paper)
-        if self.paper:
-            self.token_key = nn.Linear(width, width, bias=False)
-            self.token_value = nn.Linear(width, width, bias=False)
-        else:
-            self.query = nn.Linear(width, width)
+        projects_tokens = config.form == "paper"
+        self.key = nn.Linear(width, width, bias=not projects_tokens)
+        self.value = nn.Linear(width, width, bias=not projects_tokens)
+        self.query = None if projects_tokens else nn.Linear(width, width)
+        self.token_key = nn.Linear(width, width, bias=False) if projects_tokens else nn.Identity()
+        self.token_value = nn.Linear(width, width, bias=False) if projects_tokens else nn.Identity()
 
     def n_tokens(self, n_points: int) -> int:
+        """Return the number of learned tokens."""
         return self.tokens.shape[1]
 
     def to_latent(self, points: Points) -> Tokens:
-        matrix, offset = self._folded(self.tokens, self.key)
-        scores = matrix @ points.flatten(0, 1).T  # (head token, patch point)
-        if offset is not None:
-            scores = scores + offset[:, None]
-        weights = torch.softmax(scores.unflatten(1, points.shape[:2]), dim=2)
-        means = weights.transpose(0, 1) @ points  # (patch, head token, channel)
-        by_head = means.unflatten(1, (self.n_heads, -1))
-        values = torch.einsum("phtc,hdc->pthd", by_head, self._by_head(self.value.weight))
-        tokens = (self.tokens.transpose(0, 1) + values).flatten(2)
-        return tokens if self.value.bias is None else tokens + self.value.bias
+        """Return the learned tokens plus what they attend to."""
+        weight, bias = self._by_head(self.key, like=points)
+        keys = (self.tokens @ weight).flatten(0, 1)
+        offsets = torch.einsum("htd,hd->ht", self.tokens, bias).flatten()
+        value_weight, value_bias = self._by_head(self.value, like=points)
+        tokens = self.tokens + value_bias.unsqueeze(1)
+        residual = tokens.transpose(0, 1).flatten(1)  # (token, channel)
+        return residual + points_to_tokens(points, keys, offsets, value_weight)
 
     def to_coordinates(self, points: Points, tokens: Tokens) -> Points:
-        values = tokens
-        if self.paper:
-            keys, values = self._in_heads(self.token_key(tokens)), self.token_value(tokens)
-            scores = self._block_diagonal(keys) @ points.mT
-        else:
-            folded, offset = self._folded(self._in_heads(tokens), self.query)
-            scores = torch.baddbmm(offset.unsqueeze(2), folded, points.mT)
-        by_head = scores.unflatten(1, (self.n_heads, -1))
-        weights = torch.softmax(by_head, dim=2).flatten(1, 2)  # (patch, head token, point)
-        return torch.baddbmm(points, weights.mT, self._block_diagonal(self._in_heads(values)))
+        """Return the points plus what they attend to."""
+        query = self._by_head(self.query, like=points)
+        return tokens_to_points(points, self.token_key(tokens), self.token_value(tokens), *query)
 
-    def _folded(self, tokens: Tensor, projection: nn.Linear) -> tuple[Tensor, Tensor | None]:
-        """Return matrix and offset that give T . (W x + b) from x, of all heads and tokens."""
-        matrix = torch.einsum("...htd,hdc->...htc", tokens, self._by_head(projection.weight))
-        if projection.bias is None:
-            return matrix.flatten(-3, -2), None
-        offset = torch.einsum("...htd,hd->...ht", tokens, self._by_head(projection.bias))
-        return matrix.flatten(-3, -2), offset.flatten(-2)
-
-    def _by_head(self, parameter: Tensor) -> Tensor:
-        return parameter.unflatten(0, (self.n_heads, -1))
-
-    def _in_heads(self, tokens: Tensor) -> Float[Tensor, "patch head token head_width"]:
-        return tokens.unflatten(2, (self.n_heads, -1)).transpose(1, 2)
-
-    def _block_diagonal(self, tokens: Tensor) -> Float[Tensor, "patch head_token channel"]:
-        """Return each head's tokens in the channels of that head, with zeros elsewhere."""
-        own_head = torch.eye(self.n_heads, dtype=tokens.dtype, device=tokens.device)
-        spread = tokens.unsqueeze(3) * own_head[:, None, :, None]
-        return spread.flatten(3).flatten(1, 2)
+    def _by_head(self, projection: nn.Linear | None, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Return weight and bias of each head; no projection is the identity without a bias."""
+        width, heads = like.shape[-1], (self.n_heads, -1)
+        weight: Tensor = torch.eye(width, dtype=like.dtype, device=like.device)
+        bias: Tensor = like.new_zeros(width)
+        if projection is not None:
+            weight = projection.weight
+            bias = bias if projection.bias is None else projection.bias
+        return weight.unflatten(0, heads), bias.unflatten(0, heads)
 
 
 class ConvolutionProjector(Projector):
@@ -158,12 +138,15 @@ class ConvolutionProjector(Projector):
         self.back = nn.Linear(width, width)
 
     def n_tokens(self, n_points: int) -> int:
+        """Return one token a point."""
         return n_points
 
     def to_latent(self, points: Points) -> Tokens:
+        """Return the tokens."""
         return self.into(points)
 
     def to_coordinates(self, points: Points, tokens: Tokens) -> Points:
+        """Return the points."""
         return points + self.back(tokens)
 
 
@@ -171,12 +154,15 @@ class AverageProjector(Projector):
     """The mean of a patch as its only token, given back to every point."""
 
     def n_tokens(self, n_points: int) -> int:
+        """Return one token a patch."""
         return 1
 
     def to_latent(self, points: Points) -> Tokens:
+        """Return the tokens."""
         return points.mean(dim=1, keepdim=True)
 
     def to_coordinates(self, points: Points, tokens: Tokens) -> Points:
+        """Return the points."""
         return points + tokens
 
 
@@ -185,17 +171,18 @@ class SelfAttentionProjector(Projector):
 
     def __init__(self, width: int, n_heads: int) -> None:
         super().__init__()
-        if width % n_heads:
-            raise ValueError(f"a width of {width} does not split into {n_heads} heads")
+        _head_width(width, n_heads)
         self.n_heads = n_heads
         self.query = nn.Linear(width, width)
         self.key = nn.Linear(width, width)
         self.value = nn.Linear(width, width)
 
     def n_tokens(self, n_points: int) -> int:
+        """Return one token a point."""
         return n_points
 
     def to_latent(self, points: Points) -> Tokens:
+        """Return the tokens."""
         query, key, value = (
             projection(points).unflatten(2, (self.n_heads, -1)).transpose(1, 2)
             for projection in (self.query, self.key, self.value)
@@ -204,6 +191,7 @@ class SelfAttentionProjector(Projector):
         return points + attended.transpose(1, 2).flatten(2)
 
     def to_coordinates(self, points: Points, tokens: Tokens) -> Points:
+        """Return the points."""
         return tokens
 
 
@@ -211,10 +199,20 @@ class NoProjector(Projector):
     """The points themselves as tokens: the solver works in coordinate space."""
 
     def n_tokens(self, n_points: int) -> int:
+        """Return one token a point."""
         return n_points
 
     def to_latent(self, points: Points) -> Tokens:
+        """Return the tokens."""
         return points
 
     def to_coordinates(self, points: Points, tokens: Tokens) -> Points:
+        """Return the points."""
         return tokens
+
+
+def _head_width(width: int, n_heads: int) -> int:
+    """Return the channels of each head."""
+    if width % n_heads:
+        raise ValueError(f"a width of {width} does not split into {n_heads} heads")
+    return width // n_heads

@@ -1,15 +1,15 @@
 """Trigonometric series with learned coefficients, by angle addition."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-# Tokens worked on at once: few enough that their whole basis stays in a core's cache.
-_CHUNK = 1 << 14
+# Tokens worked on at once: few enough that their whole basis stays in the cache.
+_CHUNK = 1 << 17
 
 
 def trigonometric_series(
@@ -17,7 +17,7 @@ def trigonometric_series(
     sine_weights: Float[Tensor, "coefficients n_frequencies"],
     cosine_weights: Float[Tensor, "coefficients n_frequencies"],
     step: float,
-    first: int,
+    first: Literal[0, 1],
 ) -> Float[Tensor, "*rows channel"]:
     """Return the sum over k of a_k sin(k step T) + b_k cos(k step T), k = first, first + 1, ...
 
@@ -46,7 +46,7 @@ class _TrigonometricSeries(torch.autograd.Function):
         return series
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         tokens, weights = ctx.saved_tensors
         n_frequencies = weights.shape[1] // 2

@@ -79,9 +79,7 @@ def _mix_then_upsample(field: Tensor, weight: Tensor, boundary: Boundary) -> Ten
     return result.view(batch, *(2 * n for n in coarse), n_features)
 
 
-def _shifted_interpolation(
-    size: int, boundary: Boundary
-) -> Float[Tensor, "{2*size} {3*size}"]:
+def _shifted_interpolation(size: int, boundary: Boundary) -> Float[Tensor, "{2*size} {3*size}"]:
     """Return the matrix that sums the three taps of a kernel along one axis.
 
     Row f holds, for each tap, the weights that interpolate at the fine point f - 1, f or f + 1.

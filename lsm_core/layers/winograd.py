@@ -23,6 +23,45 @@ Wide = Float[Tensor, "batch *wide channel"]
 Tiles = Float[Tensor, "product batch *tiles channel"]
 
 
+def convolution(
+    wide: Wide, weight: Float[Tensor, "feature channel *kernel"]
+) -> Float[Tensor, "batch *even feature"]:
+    """Return the 3-wide convolution of a field with one more point at both ends of each axis.
+
+    The result must have an even number of points along each axis.
+    """
+    tiles = input_tiles(wide)
+    products = tiles.flatten(1, -2) @ _transformed(weight).mT
+    return output_points(products.view(*tiles.shape[:-1], -1))
+
+
+def convolution_gradients(
+    gradient: Float[Tensor, "batch *even feature"],
+    wide: Wide,
+    weight: Float[Tensor, "feature channel *kernel"],
+    *,
+    needs_wide: bool,
+) -> tuple[Wide | None, Float[Tensor, "feature channel *kernel"]]:
+    """Return the gradients of `convolution` with respect to the wide field and the weight."""
+    outer = output_points_transposed(gradient)
+    rows = outer.flatten(1, -2)
+    products = rows.mT @ input_tiles(wide).flatten(1, -2)  # (product, feature, channel)
+    transform = kernel_transform(wide.ndim - 2, like=weight)
+    weight_gradient = (products.flatten(1).T @ transform).view(weight.shape)
+    if not needs_wide:
+        return None, weight_gradient
+    inner = (rows @ _transformed(weight)).view(*outer.shape[:-1], -1)
+    return input_tiles_transposed(inner), weight_gradient
+
+
+def _transformed(weight: Tensor) -> Float[Tensor, "product feature channel"]:
+    """Return G w for every pair of channels."""
+    n_features, n_channels, *kernel = weight.shape
+    taps = weight.reshape(n_features * n_channels, -1)
+    transform = kernel_transform(len(kernel), like=weight)
+    return (transform @ taps.T).view(-1, n_features, n_channels)
+
+
 def input_tiles(wide: Wide) -> Tiles:
     """Return B^T x of every tile of a field that has one more point at both ends of each axis."""
     parts = [wide]

@@ -63,6 +63,7 @@ class FourierNetwork(nn.Module):
     def forward(
         self, features: Float[Tensor, "batch *space channel"]
     ) -> Float[Tensor, "batch *space channel"]:
+        """Return the features after all Fourier layers."""
         features = pad_to(features, self.padded, "zero")
         for i, (spectral, local) in enumerate(zip(self.spectral, self.local, strict=True)):
             if i > 0:
@@ -74,17 +75,19 @@ class FourierNetwork(nn.Module):
 class Fno(nn.Module):
     """Fourier Neural Operator on a regular grid."""
 
+    coordinates: Tensor
+
     def __init__(self, config: FnoConfig, shape: ProblemShape) -> None:
         super().__init__()
         self.lift = nn.Linear(shape.n_inputs + shape.n_dims, config.width)
         self.network = FourierNetwork(config, shape.space)
         self.head = Head(config.width, config.head_width, shape.n_outputs)
-        self.coordinates: Tensor
         self.register_buffer("coordinates", unit_coordinates(shape.space), persistent=False)
 
     def forward(
         self, field: Float[Tensor, "batch *space input"]
     ) -> Float[Tensor, "batch *space output"]:
+        """Return the predicted fields."""
         coordinates = self.coordinates.expand(len(field), *self.coordinates.shape)
         features = self.lift(torch.cat([field, coordinates], dim=-1))
         return self.head(self.network(features))

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 from lsm_core.layers.by_dimension import pool
 from lsm_core.layers.convolution import convolve
@@ -33,7 +34,8 @@ class LsmConfig:
     There is one width for each scale, finest first, so the number of scales K is their count.
     Each axis is cut into `coarsest_patches` at the coarsest scale and into twice as many at each
     finer one; it is padded up to a multiple of the finest number. A tuple gives each axis its
-    own. Without `patchify` every scale is one patch.
+    own. Without `patchify` every scale is one patch. With `recompute` the solving process is
+    computed again in the backward pass, which takes more time and less memory.
     """
 
     widths: tuple[int, ...] = (32, 64, 128, 256, 256)
@@ -42,6 +44,7 @@ class LsmConfig:
     projector: ProjectorConfig = field(default_factory=ProjectorConfig)
     solver: SolverConfig = field(default_factory=SolverConfig)
     convolution: ConvolutionConfig = field(default_factory=ConvolutionConfig)
+    recompute: bool = False
 
     def __post_init__(self) -> None:
         if not self.widths or min(self.widths) < 1:
@@ -107,9 +110,10 @@ class MergingBlock(nn.Module):
         The first convolution is applied to both parts apart, instead of to one long field.
         """
         weight, bias = self.block.first.kernel()
-        convolved = convolve(fine, weight[:, : self.n_fine], bias, self.boundary)
+        fine_weight, coarse_weight = weight.split([self.n_fine, coarse.shape[-1]], dim=1)
+        convolved = convolve(fine, fine_weight, bias, self.boundary)
         return self.block.finish(
-            convolved + convolve_upsampled(coarse, weight[:, self.n_fine :], self.boundary)
+            convolved + convolve_upsampled(coarse, coarse_weight, self.boundary)
         )
 
 
@@ -118,8 +122,8 @@ class LatentSpectralNetwork(nn.Module):
 
     def __init__(self, config: LsmConfig, space: tuple[int, ...]) -> None:
         super().__init__()
-        self.space, self.boundary = space, config.convolution.boundary
-        self.pooling = config.convolution.pooling
+        self.space, self.recompute = space, config.recompute
+        self.boundary, self.pooling = config.convolution.boundary, config.convolution.pooling
         widths, n_dims = config.widths, len(space)
         self.padded, patches = padded_and_patch_shapes(config, space)
         self.first = ConvolutionBlock(config.convolution, n_dims, *[widths[0]] * 3)
@@ -148,7 +152,7 @@ class LatentSpectralNetwork(nn.Module):
     ) -> Float[Tensor, "batch *space channel"]:
         """Return the features of all scales, solved for and merged, given those of the finest."""
         scales = self.downsample(finest)
-        solved = [solve(scale) for solve, scale in zip(self.solve, scales, strict=True)]
+        solved = [self.solved(*pair) for pair in zip(self.solve, scales, strict=True)]
         return crop_to(self.upsample(solved), self.space)
 
     def pad(self, field: Tensor) -> Tensor:
@@ -161,6 +165,13 @@ class LatentSpectralNetwork(nn.Module):
         for block in self.down:
             scales.append(block(pool(scales[-1], self.pooling)))
         return scales
+
+    def solved(self, block: nn.Module, scale: Tensor) -> Tensor:
+        """Return the features of one scale after the solving process in its patches."""
+        if self.recompute and torch.is_grad_enabled():
+            result: Tensor = checkpoint(block, scale, use_reentrant=False)
+            return result
+        return block(scale)
 
     def upsample(self, scales: list[Tensor]) -> Tensor:
         """Return the finest scale with every coarser one merged into it, coarsest first."""

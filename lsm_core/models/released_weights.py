@@ -35,13 +35,16 @@ class ReleasedSettings:
     @classmethod
     def read(cls, options: Mapping[str, Any]) -> "ReleasedSettings":
         """Return the settings from options as a script takes them, with sizes as "3,3"."""
-        lists = ("patch_size", "padding", "space")
+        space = options.get("space")
         return cls(
-            **{
-                name: _numbers(value) if name in lists else int(value)
-                for name, value in options.items()
-                if name in cls.__dataclass_fields__
-            }
+            in_dim=int(options["in_dim"]),
+            out_dim=int(options["out_dim"]),
+            d_model=int(options["d_model"]),
+            num_token=int(options.get("num_token", 4)),
+            num_basis=int(options.get("num_basis", 12)),
+            patch_size=_numbers(options["patch_size"]),
+            padding=_numbers(options["padding"]),
+            space=None if space is None else _numbers(space),
         )
 
     @property
@@ -74,12 +77,18 @@ class ReleasedSettings:
 def from_released(
     state: Mapping[str, Any], settings: ReleasedSettings | Mapping[str, Any]
 ) -> nn.Module:
-    """Return our model carrying a released state dict, given as names to arrays."""
+    """Return our model carrying a released state dict, given as names to arrays.
+
+    A state with a deformation network is one of a point cloud.
+    """
     if not isinstance(settings, ReleasedSettings):
         settings = ReleasedSettings.read(settings)
-    shape = ProblemShape(
-        space=settings.grid, n_inputs=settings.in_dim, n_outputs=settings.out_dim
-    )
+    if any(name.startswith("iphi/") for name in state):
+        # Point clouds build on this module.
+        from lsm_core.models.released_points import from_released_points
+
+        return from_released_points(state, settings)
+    shape = ProblemShape(space=settings.grid, n_inputs=settings.in_dim, n_outputs=settings.out_dim)
     model = Lsm(settings.config, shape)
     model.load_state_dict(renamed(state))
     return model

@@ -1,6 +1,7 @@
 """From the named arrays of samples to the fields that models map."""
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,25 @@ def stack_channels(
     """
     columns = [_as_field(arrays[v.name], v, space) for v in variables]
     return np.concatenate(columns, axis=-1)
+
+
+def unstack_channels(
+    field: Float[np.ndarray, "samples *space channel"],
+    variables: Sequence[Variable],
+    space: Mapping[str, int],
+) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
+    """Return the variables that lie side by side in a field: the inverse of stacking targets."""
+    arrays, first = {}, 0
+    for variable in variables:
+        n_channels = prod(
+            size
+            for dim, size in zip(variable.dims, variable.shape, strict=True)
+            if dim not in space
+        )
+        part = field[..., first : first + n_channels]
+        arrays[variable.name] = part.reshape(len(field), *variable.shape)
+        first += n_channels
+    return arrays
 
 
 def _as_field(

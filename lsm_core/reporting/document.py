@@ -47,22 +47,37 @@ def html_page(
     facts: Sequence[tuple[str, str]],
 ) -> str:
     """Return one self-contained page, light and dark, readable on a phone."""
-    figures = "\n".join(
+    entries = "\n".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in facts)
+    return _page(
+        title,
+        f"""<p class="quiet">{escape(summary)}</p>
+<div class="wide">{html_table(rows)}</div>
+{_figures(pictures)}
+<h2>How these numbers came to be</h2>
+<dl>{entries}</dl>""",
+    )
+
+
+def gallery_page(title: str, pictures: Sequence[Picture]) -> str:
+    """Return a self-contained page of pictures."""
+    return _page(title, _figures(pictures))
+
+
+def _figures(pictures: Sequence[Picture]) -> str:
+    return "\n".join(
         f'<figure><div class="ground">{picture.svg}</div>'
         f"<figcaption>{escape(picture.caption)}</figcaption></figure>"
         for picture in pictures
     )
-    entries = "\n".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in facts)
+
+
+def _page(title: str, body: str) -> str:
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{escape(title)}</title><style>{STYLE}</style></head><body>
 <h1>{escape(title)}</h1>
-<p class="quiet">{escape(summary)}</p>
-<div class="wide">{html_table(rows)}</div>
-{figures}
-<h2>How these numbers came to be</h2>
-<dl>{entries}</dl>
+{body}
 </body></html>
 """
 

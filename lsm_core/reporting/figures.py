@@ -2,12 +2,14 @@
 
 import io
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
-from jaxtyping import Float
 from matplotlib.figure import Figure
+
+from lsm_core.problems.panel import Panel
 
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text: small files, sharp at any size
@@ -40,31 +42,105 @@ def training_curves(histories: Mapping[str, Sequence[Mapping[str, float | int]]]
         return _svg(figure)
 
 
-def line_showcase(
-    x: Float[np.ndarray, " points"],
-    inputs: Float[np.ndarray, "samples points"],
-    targets: Float[np.ndarray, "samples points"],
-    predictions: Mapping[str, Float[np.ndarray, "samples points"]],
-) -> str:
-    """Return samples of a problem on a line: input and target above, errors of the models below."""
-    n_samples = len(targets)
+def panel_figure(samples: Sequence[Sequence[Panel]]) -> str:
+    """Return samples as columns of pictures, each on its own positions.
+
+    Pictures of one row share their range of values, so that samples can be compared.
+    """
+    n_rows, n_columns = len(samples[0]), len(samples)
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(2.6 * n_samples, 4.2), layout="constrained")
-        axes = figure.subplots(2, n_samples, sharex=True, squeeze=False, height_ratios=(2, 1))
-        for sample in range(n_samples):
-            above, below = axes[:, sample]
-            above.plot(x, inputs[sample], color="0.6", linestyle=":", label="input")
-            above.plot(x, targets[sample], color="0.1", linewidth=2.5, label="target")
-            for colour, (model, values) in zip(COLOURS, predictions.items(), strict=False):
-                above.plot(x, values[sample], color=colour, linewidth=1.2, label=model)
-                below.plot(x, values[sample] - targets[sample], color=colour, linewidth=1.0)
-            above.set_title(f"test sample {sample + 1}")
-            below.set_xlabel("x")
-        axes[0, 0].set_ylabel("u")
-        axes[1, 0].set_ylabel("error")
-        handles, labels = axes[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False)
+        figure = Figure(figsize=(3.4 * n_columns, 2.6 * n_rows), layout="constrained", dpi=130)
+        axes = figure.subplots(n_rows, n_columns, squeeze=False)
+        for places, panels in zip(axes, zip(*samples, strict=True), strict=True):
+            low = min(float(np.nanmin(panel.values)) for panel in panels)
+            high = max(float(np.nanmax(panel.values)) for panel in panels)
+            for panel, place in zip(panels, places, strict=True):
+                _draw(figure, place, panel, (low, high))
         return _svg(figure)
+
+
+def showcase(truth: Sequence[Panel], predicted: Mapping[str, Panel]) -> str:
+    """Return one sample: what is given, what is true, and what each model makes of it.
+
+    On a line the models are drawn over the target, with their errors beside it; elsewhere each has
+    a picture and one of its error.
+    """
+    target = truth[-1]
+    if len(target.positions) == 1:
+        return _line_showcase(truth, predicted)
+    errors = {
+        model: replace(panel, title=f"{model}: error", values=panel.values - target.values)
+        for model, panel in predicted.items()
+    }
+    named = [replace(panel, title=model) for model, panel in predicted.items()]
+    shown = [*truth, *named, *errors.values()]
+    reach = max(float(np.abs(panel.values).max()) for panel in errors.values())
+    own = [(float(np.nanmin(p.values)), float(np.nanmax(p.values))) for p in truth]
+    limits = [*own, *[own[-1]] * len(named), *[(-reach, reach)] * len(errors)]
+    n_columns = min(len(shown), 4)
+    n_rows = -(-len(shown) // n_columns)
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(3.0 * n_columns, 2.4 * n_rows), layout="constrained", dpi=130)
+        axes = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
+        for place in axes[len(shown) :]:
+            place.set_axis_off()
+        for place, panel, limit in zip(axes, shown, limits, strict=False):
+            _draw(figure, place, panel, limit, "RdBu_r" if panel in errors.values() else "viridis")
+        return _svg(figure)
+
+
+def _line_showcase(truth: Sequence[Panel], predicted: Mapping[str, Panel]) -> str:
+    *given, target = truth
+    (x,) = target.positions
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(7.2, 2.8), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        for panel in given:
+            left.plot(x, panel.values, color="0.6", linestyle=":", label=panel.title)
+        left.plot(x, target.values, color="0.1", linewidth=2.5, label=target.title)
+        for colour, (model, panel) in zip(COLOURS, predicted.items(), strict=False):
+            left.plot(x, panel.values, color=colour, linewidth=1.2, label=model)
+            right.plot(x, panel.values - target.values, color=colour, label=model)
+        for place, title in ((left, "values"), (right, "error")):
+            place.set_title(title)
+            place.set_xlabel("x")
+        left.legend(frameon=False)
+        return _svg(figure)
+
+
+def _draw(
+    figure: Figure,
+    axes: Any,
+    panel: Panel,
+    limits: tuple[float, float],
+    colours: str = "viridis",
+) -> None:
+    axes.set_title(panel.title if panel.unit == "1" else f"{panel.title} [{panel.unit}]")
+    if len(panel.positions) == 1:
+        axes.plot(panel.positions[0], panel.values, color=COLOURS[0])
+        axes.set_ylim(*_widened(limits))
+        axes.set_xlabel("x")
+        return
+    x, y = panel.positions
+    options: dict[str, Any] = {"cmap": colours, "vmin": limits[0], "vmax": limits[1]}
+    # Cells and points are drawn as pixels inside the SVG: as shapes they would be megabytes.
+    if panel.values.ndim == 2:
+        drawn = axes.pcolormesh(x, y, panel.values, shading="gouraud", rasterized=True, **options)
+    else:
+        drawn = axes.scatter(x, y, c=panel.values, s=6, rasterized=True, **options)
+    axes.set_aspect("equal" if panel.true_to_scale else "auto")
+    axes.grid(False)
+    axes.set_xlabel("x")
+    axes.set_ylabel("y")
+    if panel.window is not None:
+        axes.set_xlim(*panel.window[0])
+        axes.set_ylim(*panel.window[1])
+    figure.colorbar(drawn, ax=axes, shrink=0.85)
+
+
+def _widened(limits: tuple[float, float]) -> tuple[float, float]:
+    margin = 0.05 * (limits[1] - limits[0]) or 1.0
+    return limits[0] - margin, limits[1] + margin
 
 
 def _svg(figure: Any) -> str:

@@ -21,7 +21,8 @@ class TrainingConfig:
     learning_rate: float = 1e-3
     weight_decay: float = 1e-4
     schedule: Schedule = "step"
-    normalization: Scheme = "none"
+    input_normalization: Scheme = "none"
+    target_normalization: Scheme = "none"
 
     def __post_init__(self) -> None:
         if self.epochs < 1:

@@ -41,7 +41,17 @@ def test_an_unknown_module_is_named() -> None:
         sources.source_digest("lsm_core.nothing")
 
 
-def test_a_model_does_not_depend_on_another() -> None:
-    reached = sources._reachable(("lsm_core.models.fno",))
-    assert "lsm_core.layers.fourier" in reached
+def test_a_run_depends_on_its_own_model_and_on_no_other() -> None:
+    modules = ("lsm_core.models.fno", "flows.steps.training")
+    reached = sources._reachable(modules, ("lsm_core.models.catalogue",))
+    assert {"lsm_core.layers.fourier", "lsm_core.training.loop"} <= reached
     assert "lsm_core.models.lsm" not in reached
+    assert "lsm_core.reporting.document" not in reached
+    assert "lsm_core.models.lsm" in sources._reachable(modules)
+
+
+def test_what_is_left_out_is_not_followed(package: Path) -> None:
+    before = sources.source_digest("sample_sources.a", leaving_out=("sample_sources.inner.b",))
+    (package / "inner" / "c.py").write_text("def g(): return 3\n")
+    after = sources.source_digest("sample_sources.a", leaving_out=("sample_sources.inner.b",))
+    assert after == before

@@ -8,6 +8,8 @@ import h5py
 import numpy as np
 from scipy.io import savemat
 
+from storage import conversion
+from storage.location import Location
 from storage.published_benchmark import PublishedBenchmark
 from storage.published_catalogue import PUBLISHED
 
@@ -163,3 +165,9 @@ def _flow_on_a_mesh(
         "mesh_y": y[:, ::s, ::s],
         **{channel: flow[:, i, ::s, ::s] for i, channel in enumerate(channels)},
     }
+
+
+def convert_in_small_blocks(name: str, root: str) -> None:
+    """Convert downloaded files in many blocks; a target for processes that are killed."""
+    conversion.MOST_SAMPLES_PER_BLOCK = 2
+    conversion.convert_published(small_benchmark(name), Location.parse(root))

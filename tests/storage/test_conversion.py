@@ -1,18 +1,15 @@
 import dataclasses
+import multiprocessing
 import pickle
+import signal
 import threading
+import time
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from uuid import uuid4
 
 import numpy as np
 import pytest
-from official_files import (
-    expected_variables,
-    raw_arrays,
-    small_benchmark,
-    write_official,
-)
-from unreliable_server import unreliable_server
 
 from storage.conversion import (
     begin_conversion,
@@ -27,6 +24,14 @@ from storage.errors import PublishedFileInvalid, StoreUnavailable
 from storage.location import Location
 from storage.published_benchmark import PublishedBenchmark
 from storage.transfer import Patience
+from tests.storage.official_files import (
+    convert_in_small_blocks,
+    expected_variables,
+    raw_arrays,
+    small_benchmark,
+    write_official,
+)
+from tests.storage.unreliable_server import unreliable_server
 
 AT_ONCE = Patience(first_wait=0.0)
 FORMATS = {
@@ -257,11 +262,54 @@ def test_a_value_beyond_single_precision_is_found(tmp_path: Path) -> None:
         convert_published(benchmark, root)
 
 
-def test_a_disk_that_is_too_small_for_turning_is_said_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("free", "message"),
+    [([100], r"Burgers needs 0\.00 GB"), ([400, 200], r"turning .*-a\.npy needs 0\.00 GB")],
+)
+def test_a_disk_that_is_too_small_is_said_before(
+    free: list[int], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # 25 samples of two variables with two points take 400 bytes; turning one, of which a run of 30
+    # samples is used, takes 240.
     benchmark, root = brought("burgers", tmp_path)
-    usage = dataclasses.make_dataclass("Usage", ["free"])
-    monkeypatch.setattr("storage.disk_space.shutil.disk_usage", lambda _: usage(10))
-    with pytest.raises(StoreUnavailable, match=r"turning .* needs"):
+    usages = map(dataclasses.make_dataclass("Usage", ["free"]), free)
+    monkeypatch.setattr("storage.disk_space.shutil.disk_usage", lambda _: next(usages))
+    with pytest.raises(StoreUnavailable, match=message):
         convert_published(benchmark, root)
+
+
+@pytest.mark.slow
+def test_a_conversion_killed_at_any_moment_ends_with_the_same_bytes(tmp_path: Path) -> None:
+    name = "navier_stokes"
+    _, root = brought(name, tmp_path, "7.3")
+    assert root.local_path is not None
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(["tests.storage.official_files"])
+
+    def start() -> BaseProcess:
+        process = processes.Process(target=convert_in_small_blocks, args=(name, root.url))
+        process.start()
+        return process
+
+    def whole() -> dict[str, bytes]:
+        process = start()
+        process.join()
+        assert process.exitcode == 0
+        found = files(root / "datasets")
+        assert not (root / "scratch").names()
+        (root / "datasets").remove()
+        return found
+
+    straight = whole()
+    started = time.perf_counter()
+    assert whole() == straight
+    seconds = time.perf_counter() - started
+    random = np.random.default_rng(0)
+    n_killed = 0
+    while n_killed < 20:
+        process = start()
+        time.sleep(random.uniform(0, seconds))
+        process.kill()
+        process.join()
+        n_killed += process.exitcode == -signal.SIGKILL
+        assert whole() == straight

@@ -2,11 +2,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from datasets import small_block, small_schema, write_whole
 
 from storage.dataset_reader import Dataset, open_dataset
 from storage.errors import NotADataset
 from storage.location import Location
+from tests.storage.datasets import small_block, small_schema, write_whole
 
 
 @pytest.fixture

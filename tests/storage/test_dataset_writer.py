@@ -5,7 +5,6 @@ from uuid import uuid4
 import numpy as np
 import pytest
 import zarr
-from datasets import small_block, small_schema, write_whole
 from zarr.storage import LocalStore
 
 from storage.dataset_reader import open_dataset
@@ -18,6 +17,7 @@ from storage.dataset_writer import (
 )
 from storage.errors import DatasetCorrupt, DatasetIncomplete, DatasetMismatch, NotADataset
 from storage.location import Location
+from tests.storage.datasets import small_block, small_schema, write_whole
 
 
 @pytest.fixture(params=["folder", "memory"])

@@ -98,7 +98,7 @@ class Forged:
         folded = np.zeros(corners[0].shape[:2], dtype=bool)
         for number, corner in enumerate(corners):
             ahead, back = corners[(number + 1) % 4] - corner, corners[number - 1] - corner
-            folded |= ahead[..., 0] * back[..., 1] - ahead[..., 1] * back[..., 0] <= 0
+            folded |= ahead[..., 0] * back[..., 1] - ahead[..., 1] * back[..., 0] < 0
         return int(folded.sum())
 
     @property

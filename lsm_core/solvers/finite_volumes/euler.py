@@ -50,7 +50,7 @@ class EulerScheme:
 
     limiter_threshold: float = 1e-3
     tolerance: float = 1e-8
-    max_iterations: int = 100
+    max_iterations: int = 150
     first_courant: float = 20.0
     slowest_growth: float = 1.1
     fastest_growth: float = 2.0

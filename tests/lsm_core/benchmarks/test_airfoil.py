@@ -9,7 +9,7 @@ from lsm_core.problems.sample import Sample
 from lsm_core.solvers.convergence import SolveFailed
 from lsm_core.solvers.finite_volumes.euler import lift_and_drag, mach_number, node_states
 
-COARSE = Airfoil(n_wake=16, n_surface=40, n_normal=16)
+COARSE = Airfoil(n_wake=10, n_surface=32, n_normal=12)
 
 
 def straight_surface(benchmark: Airfoil) -> tuple[np.ndarray, np.ndarray, float]:
@@ -33,7 +33,7 @@ def test_a_sample_holds_the_variables_as_declared():
     for variable in COARSE.variables:
         assert sample[variable.name].shape == variable.shape
         assert sample[variable.name].dtype == np.float32
-    assert COARSE.shape.space == (73, 17)
+    assert COARSE.shape.space == (53, 13)
     assert (COARSE.shape.n_inputs, COARSE.shape.n_outputs) == (2, 1)
     assert Airfoil().shape.space == (221, 51)
 
@@ -59,7 +59,7 @@ def test_the_mach_number_follows_from_the_stored_flow():
 
 def test_the_gas_is_undisturbed_far_away():
     sample = COARSE.generate(1)
-    np.testing.assert_allclose(sample["mach"][16:56, -1], 0.8, atol=0.01)
+    np.testing.assert_allclose(sample["mach"][10:43, -1], 0.8, atol=0.01)
 
 
 def test_the_first_control_is_held_and_the_others_stay_in_range():

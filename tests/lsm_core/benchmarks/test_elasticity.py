@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+import lsm_core.benchmarks.unit_cell
 from lsm_core.benchmarks.elasticity_grid import ElasticityGrid, interpolate_stress
 from lsm_core.benchmarks.elasticity_points import ElasticityPoints
 from lsm_core.benchmarks.unit_cell import StressedCell
@@ -33,7 +34,8 @@ def test_a_sample_depends_on_its_seed_alone(benchmark):
 def test_the_default_sizes_are_those_of_the_published_data():
     points, grid = ElasticityPoints(), ElasticityGrid()
     assert points.shape.space == (972,)
-    assert (points.shape.n_inputs, points.shape.n_outputs) == (2, 1)
+    # Two coordinates a point, and the 42 radii of the void, the same at every point.
+    assert (points.shape.n_inputs, points.shape.n_outputs) == (2 + 42, 1)
     assert grid.shape.space == (41, 41)
     assert (grid.shape.n_inputs, grid.shape.n_outputs) == (1, 1)
 
@@ -104,6 +106,16 @@ def test_newtons_residuals_end_below_the_tolerance():
 def test_a_cell_that_cannot_carry_its_load_is_reported():
     with pytest.raises(SolveFailed):
         ElasticityPoints(**COARSE, traction=-1e8).generate(0)
+
+
+def test_a_mesh_with_folded_elements_is_no_sample(monkeypatch):
+    monkeypatch.setattr(
+        lsm_core.benchmarks.unit_cell,
+        "folded_elements",
+        lambda mesh: np.arange(len(mesh.elements)) == 0,
+    )
+    with pytest.raises(SolveFailed, match="folded elements"):
+        ElasticityPoints(**COARSE).generate(0)
 
 
 @pytest.mark.parametrize(

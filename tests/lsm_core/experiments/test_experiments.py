@@ -6,20 +6,24 @@ import torch
 
 from lsm_core.experiments.data_plan import DataPlan
 from lsm_core.experiments.data_plans import data_plan
+from lsm_core.experiments.operator import build_operator
 from lsm_core.experiments.presets import experiment
-from lsm_core.models.catalogue import build_model
 from lsm_core.names import BenchmarkName, ModelName, PresetName
 
 
 @pytest.mark.parametrize("preset", get_args(PresetName))
 @pytest.mark.parametrize("benchmark", get_args(BenchmarkName))
 @pytest.mark.parametrize("model", get_args(ModelName))
-def test_every_cell_has_a_model_for_its_problem(
+def test_every_cell_has_an_operator_for_its_problem(
     preset: PresetName, benchmark: BenchmarkName, model: ModelName
 ) -> None:
     shape = (cell := experiment(preset, benchmark, model)).data.benchmark.shape
-    field = torch.zeros(2, *shape.space, shape.n_inputs)
-    assert build_model(cell.model, shape)(field).shape == (2, *shape.space, shape.n_outputs)
+    # Shapes without numbers: the published sizes would take minutes.
+    device = "cpu" if preset == "smoke" else "meta"
+    with torch.device(device), torch.no_grad():
+        field = torch.zeros(2, *shape.space, shape.n_inputs)
+        predicted = build_operator(cell)(field)
+    assert predicted.shape == (2, *shape.space, shape.n_outputs)
 
 
 def test_the_identity_follows_everything_that_decides_the_outcome() -> None:

@@ -4,9 +4,10 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from lsm_core.problems.panel import Panel
 from lsm_core.reporting.comparison import compare, markdown_table, text_table
 from lsm_core.reporting.document import Picture, html_page
-from lsm_core.reporting.figures import line_showcase, training_curves
+from lsm_core.reporting.figures import panel_figure, showcase, training_curves
 from lsm_core.reporting.published_results import published_error
 
 
@@ -56,8 +57,13 @@ def test_the_page_is_whole_by_itself_and_shows_names_as_text() -> None:
     history = [{"epoch": e, "train": 1 / e, "validation": 2 / e} for e in (1, 2, 3)]
     curves = training_curves({"lsm": history})
     values = np.random.default_rng(0).normal(size=(3, 16))
-    showcase = line_showcase(np.linspace(0, 1, 16), values, values, {"lsm": values})
-    for svg in (curves, showcase):
+    x = np.linspace(0, 1, 16)
+    line = Panel(title="u", positions=(x,), values=values[0])
+    mesh = Panel(title="u", positions=tuple(np.meshgrid(x, x)), values=np.outer(x, x))
+    cloud = Panel(title="u", positions=(x, x), values=x, unit="Pa")
+    drawn = [showcase([panel, panel], {"lsm": panel}) for panel in (line, mesh, cloud)]
+    rows = panel_figure([[line, mesh, cloud], [line, mesh, cloud]])
+    for svg in (curves, rows, *drawn):
         assert ElementTree.fromstring(svg).tag.endswith("svg")
     page = html_page(
         "A <title>", "summary", compare([result("lsm", 0.02)]), [Picture(curves, "a & b")], []
@@ -65,5 +71,5 @@ def test_the_page_is_whole_by_itself_and_shows_names_as_text() -> None:
     assert "A &lt;title&gt;" in page
     assert "a &amp; b" in page
     assert 'class="best"' in page
-    for remote in ('src="', 'href="http', "url(http", "<script", "<link", "@import"):
+    for remote in (' src="', ' href="http', "url(http", "<script", "<link", "@import"):
         assert remote not in page

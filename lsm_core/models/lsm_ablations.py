@@ -1,0 +1,77 @@
+"""The variants of an LSM in the paper's ablations and sweeps (tables 4 to 6), as configurations."""
+
+from dataclasses import replace
+
+from lsm_core.layers.neural_spectral import SolverKind
+from lsm_core.layers.projectors import ProjectorKind
+from lsm_core.models.lsm import LsmConfig
+
+
+def without_multiscale(config: LsmConfig) -> LsmConfig:
+    """Return the finest scale alone, cut into the patches that it had."""
+    counts = config.coarsest_patches
+    factor = 2 ** (config.n_scales - 1)
+    finest = (
+        tuple(factor * n for n in counts) if isinstance(counts, tuple) else factor * counts
+    )
+    return replace(config, widths=config.widths[:1], coarsest_patches=finest)
+
+
+def without_patches(config: LsmConfig) -> LsmConfig:
+    """Return the model whose patches are the whole field, at every scale."""
+    return replace(config, patchify=False, coarsest_patches=1)
+
+
+def with_projector(config: LsmConfig, kind: ProjectorKind) -> LsmConfig:
+    """Return the model with another projector."""
+    return replace(config, projector=replace(config.projector, kind=kind))
+
+
+def with_solver(config: LsmConfig, kind: SolverKind) -> LsmConfig:
+    """Return the model with another solver in latent space."""
+    return replace(config, solver=replace(config.solver, kind=kind))
+
+
+def with_n_tokens(config: LsmConfig, n_tokens: int) -> LsmConfig:
+    """Return the model with another number of latent tokens, C in the paper."""
+    return replace(config, projector=replace(config.projector, n_tokens=n_tokens))
+
+
+def with_n_basis(config: LsmConfig, n_basis: int) -> LsmConfig:
+    """Return the model with another number of basis operators, N in the paper."""
+    return replace(config, solver=replace(config.solver, n_basis=n_basis))
+
+
+def with_n_scales(config: LsmConfig, n_scales: int) -> LsmConfig:
+    """Return the model with another number of scales, K in the paper.
+
+    Scales beyond those of the configuration are as wide as its coarsest.
+    """
+    more = (config.widths[-1],) * (n_scales - config.n_scales)
+    return replace(config, widths=config.widths[:n_scales] + more)
+
+
+def ablations(config: LsmConfig) -> dict[str, LsmConfig]:
+    """Return the rows of the paper's ablation tables by name, the model itself last."""
+    return {
+        "convolution projector": with_projector(config, "convolution"),
+        "average pooling projector": with_projector(config, "average"),
+        "self-attention projector": with_projector(config, "self-attention"),
+        "without projector": with_projector(config, "none"),
+        "without multiscale": without_multiscale(config),
+        "without patches": without_patches(config),
+        "without spectral solver": with_solver(config, "none"),
+        "perceptron solver": with_solver(config, "perceptron"),
+        "fourier solver": with_solver(config, "fourier"),
+        "polynomial solver": with_solver(config, "polynomial"),
+        "lsm": config,
+    }
+
+
+def sweeps(config: LsmConfig) -> dict[str, LsmConfig]:
+    """Return the settings of the paper's hyperparameter table by name."""
+    return (
+        {f"{n} tokens": with_n_tokens(config, n) for n in range(1, 7)}
+        | {f"{n} basis operators": with_n_basis(config, n) for n in range(0, 49, 8)}
+        | {f"{n} scales": with_n_scales(config, n) for n in range(3, 8)}
+    )

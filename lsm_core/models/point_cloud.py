@@ -1,0 +1,109 @@
+"""Grid models on scattered points, through a latent regular grid (geo-FNO, Li et al., 2023)."""
+
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+from lsm_core.layers.coordinates import unit_coordinates
+from lsm_core.layers.deformation import Deformation
+from lsm_core.layers.head import Head
+from lsm_core.layers.nonuniform_fourier import GridToPoints, PointsToGrid, mode_phases
+from lsm_core.models.fno import FnoConfig, FourierNetwork
+from lsm_core.models.lsm import LatentSpectralNetwork, LsmConfig
+from lsm_core.problems.shape import ProblemShape
+
+HEAD_WIDTH = 128
+
+
+@dataclass(frozen=True, kw_only=True)
+class PointCloudConfig:
+    """Everything that can be chosen about a grid model on scattered points.
+
+    `body` is the model on the latent grid. `center` is where the deformation measures angles and
+    distances from, along every axis: the released value is next to a corner of the unit square.
+    `released_inverse` reproduces an error of the released code, for weights trained with it.
+    """
+
+    body: LsmConfig | FnoConfig
+    latent_shape: tuple[int, ...] = (96, 96)
+    n_modes: int = 12
+    deformation_width: int = 32
+    center: float = 1e-4
+    released_inverse: bool = False
+
+    def __post_init__(self) -> None:
+        if not 1 <= 2 * self.n_modes <= min(self.latent_shape):
+            raise ValueError(
+                f"a latent grid of {self.latent_shape} has not {self.n_modes} modes of both signs"
+            )
+        if self.deformation_width < 2 * self.n_dims:
+            raise ValueError(
+                f"deformation_width must be at least {2 * self.n_dims}, "
+                f"got {self.deformation_width}"
+            )
+
+    @property
+    def n_dims(self) -> int:
+        """Return the number of coordinates of a point."""
+        return len(self.latent_shape)
+
+    @property
+    def width(self) -> int:
+        """Return the number of channels on the latent grid."""
+        return self.body.width if isinstance(self.body, FnoConfig) else self.body.widths[0]
+
+
+class PointCloudModel(nn.Module):
+    """A grid model between two Fourier layers that lead from scattered points and back to them.
+
+    The first channels of the input are the positions of the points, in the unit cube. All others
+    are the code of the shape, the same at every point of a sample. The number of points is free.
+    """
+
+    coordinates: Tensor
+
+    def __init__(self, config: PointCloudConfig, shape: ProblemShape) -> None:
+        super().__init__()
+        self.n_dims, self.n_modes = config.n_dims, config.n_modes
+        n_code = shape.n_inputs - self.n_dims
+        if n_code < 0:
+            raise ValueError(
+                f"{shape.n_inputs} inputs cannot hold points with {self.n_dims} coordinates"
+            )
+        width = config.width
+        self.deformation = Deformation(self.n_dims, n_code, config.deformation_width, config.center)
+        self.lift = nn.Linear(self.n_dims, width)
+        self.to_grid = PointsToGrid(width, width, self.n_modes, config.latent_shape)
+        self.grid_lift = nn.Linear(self.n_dims, width)
+        self.network = _body(config)
+        self.to_points = GridToPoints(
+            width, width, self.n_modes, self.n_dims, released_inverse=config.released_inverse
+        )
+        self.point_lift = nn.Linear(self.n_dims, width)
+        self.head = Head(width, HEAD_WIDTH, shape.n_outputs)
+        self.register_buffer("coordinates", unit_coordinates(config.latent_shape), persistent=False)
+
+    def forward(
+        self, inputs: Float[Tensor, "batch point input"]
+    ) -> Float[Tensor, "batch point output"]:
+        """Return the predicted values at the points."""
+        positions, code = inputs[..., : self.n_dims], inputs[:, 0, self.n_dims :]
+        deformed = self.deformation(positions, code)
+        phases = mode_phases(deformed, self.n_modes)
+        on_grid = self.to_grid(self.lift(positions), phases) + self.grid_lift(self.coordinates)
+        solved = self.network(functional.gelu(on_grid))
+        at_points = self.to_points(solved, phases, deformed) + self.point_lift(positions)
+        return self.head(at_points)
+
+
+def _body(config: PointCloudConfig) -> nn.Module:
+    """Return the network on the latent grid, from features to features of the same width.
+
+    A Fourier network ends without an activation, and the Fourier layer to the points would be
+    one with its last layer: as in geo-FNO, there is one between them.
+    """
+    if isinstance(config.body, FnoConfig):
+        return nn.Sequential(FourierNetwork(config.body, config.latent_shape), nn.GELU())
+    return LatentSpectralNetwork(config.body, config.latent_shape)
