@@ -107,10 +107,12 @@ class PublishedSamples:
                 stored = np.load(turned, mmap_mode="r", allow_pickle=False)
                 values = np.array(stored[run.start - first : run.stop - first])
                 axes = _scratch_axes(array)
-                values = values.transpose([axes.index(axis) for axis in _samples_first(array)])
             else:
+                # Also right, if slow, for an array that was turned on another machine.
                 index = {**self._steps(array), "sample": slice(run.start, run.stop)}
                 values = _to_float32(self._open(array, path)[tuple(index.values())])
+                axes = list(array.axes)
+            values = values.transpose([axes.index(axis) for axis in _samples_first(array)])
             require_finite(values, self.paths[path], array.variable, run.start)
             pieces.append(values)
         return np.concatenate(pieces)

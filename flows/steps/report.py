@@ -83,13 +83,13 @@ def _pictures_of(
     }
     first = next(iter(done.values()))
     problem = BENCHMARKS[benchmark](**first["settings"]["data"]["parameters"])
-    pictures = [
-        Picture(
-            showcase(*showcase_panels(problem, shown, sample)),
-            f"{problem.title}: test sample {sample + 1}, predictions and their errors.",
-        )
-        for sample in range(SHOWN_SAMPLES if len(problem.space) == 1 else 1)
-    ]
+    pictures = []
+    for sample in range(SHOWN_SAMPLES):
+        truth, predicted = showcase_panels(problem, shown, sample)
+        caption = f"{problem.title}: test sample {sample + 1}, predictions and their errors."
+        pictures.append(Picture(showcase(truth, predicted), caption))
+        if len(truth[-1].positions) > 1:
+            break  # a line takes little room; of larger pictures one is enough
     curves = training_curves({model: result["history"] for model, result in done.items()})
     return [*pictures, Picture(curves, f"{problem.title}: error while training, logarithmic.")]
 

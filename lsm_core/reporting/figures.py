@@ -63,29 +63,28 @@ def showcase(truth: Sequence[Panel], predicted: Mapping[str, Panel]) -> str:
     """Return one sample: what is given, what is true, and what each model makes of it.
 
     On a line the models are drawn over the target, with their errors beside it; elsewhere each has
-    a picture and one of its error.
+    a picture, and one of its error below.
     """
     target = truth[-1]
     if len(target.positions) == 1:
         return _line_showcase(truth, predicted)
-    errors = {
-        model: replace(panel, title=f"{model}: error", values=panel.values - target.values)
+    above = [*truth, *(replace(panel, title=model) for model, panel in predicted.items())]
+    below = [
+        replace(panel, title=f"error of {model}", values=panel.values - target.values)
         for model, panel in predicted.items()
-    }
-    named = [replace(panel, title=model) for model, panel in predicted.items()]
-    shown = [*truth, *named, *errors.values()]
-    reach = max(float(np.abs(panel.values).max()) for panel in errors.values())
-    own = [(float(np.nanmin(p.values)), float(np.nanmax(p.values))) for p in truth]
-    limits = [*own, *[own[-1]] * len(named), *[(-reach, reach)] * len(errors)]
-    n_columns = min(len(shown), 4)
-    n_rows = -(-len(shown) // n_columns)
+    ]
+    reach = max(float(np.abs(panel.values).max()) for panel in below)
+    own = [(float(panel.values.min()), float(panel.values.max())) for panel in truth]
+    limits = [*own, *[own[-1]] * len(below)]
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(3.0 * n_columns, 2.4 * n_rows), layout="constrained", dpi=130)
-        axes = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
-        for place in axes[len(shown) :]:
+        figure = Figure(figsize=(3.0 * len(above), 5.0), layout="constrained", dpi=130)
+        axes = figure.subplots(2, len(above), squeeze=False)
+        for place, panel, limit in zip(axes[0], above, limits, strict=True):
+            _draw(figure, place, panel, limit)
+        for place in axes[1, : len(truth)]:
             place.set_axis_off()
-        for place, panel, limit in zip(axes, shown, limits, strict=False):
-            _draw(figure, place, panel, limit, "RdBu_r" if panel in errors.values() else "viridis")
+        for place, panel in zip(axes[1, len(truth) :], below, strict=True):
+            _draw(figure, place, panel, (-reach, reach), "RdBu_r")
         return _svg(figure)
 
 

@@ -178,9 +178,7 @@ def test_a_dataset_without_a_variable_of_the_files_is_not_exported(tmp_path: Pat
         export_dataset(open_dataset(location), tmp_path / "out")
 
 
-def test_the_expected_values_of_these_tests_are_those_of_the_files(
-    tmp_path: Path, converted: Converted
-) -> None:
+def test_the_exported_values_are_those_of_the_files(converted: Converted) -> None:
     dataset = converted("burgers")
     expected = expected_variables("burgers", raw_arrays("burgers"), 1)["final"]
     np.testing.assert_array_equal(

@@ -107,8 +107,8 @@ def randomized(config, shape):
     """Return a model in eval mode whose parts all matter to about the same degree."""
     torch.manual_seed(0)
     model = Lsm(config, shape).eval()
-    for parameter in model.parameters():
-        if parameter.ndim < 2 or parameter.shape[-1] <= 24:
+    for name, parameter in model.named_parameters():
+        if parameter.ndim < 2 or name.endswith("projector.tokens"):
             parameter.data.normal_(std=0.5)
     return model
 
@@ -133,12 +133,12 @@ def test_a_sample_does_not_depend_on_its_batch_in_eval_mode(space, config):
 @settings(max_examples=8, deadline=None)
 @given(GRIDS, FORMS)
 def test_the_model_is_not_linear(space, config):
-    model = randomized(config, problem(*space))
-    left, right = torch.randn(2, 1, *space, 1)
+    model = randomized(config, problem(*space)).double()
+    left, right = torch.randn(2, 1, *space, 1, dtype=torch.float64)
     with torch.no_grad():
         superposed = model(left + right) + model(torch.zeros_like(left))
         apart = model(left) + model(right)
-    assert (superposed - apart).abs().max() > 1e-3 * apart.abs().max()
+    assert (superposed - apart).abs().max() > 1e-6 * apart.abs().max()
 
 
 @settings(max_examples=8, deadline=None)
@@ -152,7 +152,7 @@ def test_every_parameter_gets_a_gradient(space, config):
         assert parameter.grad is not None, name
         # The bias of the keys adds the same to all scores of a token: the softmax ignores it.
         if not name.endswith("projector.key.bias"):
-            assert parameter.grad.abs().max() > 1e-12, name
+            assert parameter.grad.abs().max() > 0, name
 
 
 @pytest.mark.parametrize("space", [(12,), (4, 5), (3, 4, 3)])

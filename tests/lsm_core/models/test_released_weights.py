@@ -15,7 +15,7 @@ CASES = [
     {"in_dim": 1, "out_dim": 1, "patch_size": (40,), "padding": (9,), "space": (631,)},
     {"in_dim": 1, "out_dim": 1, "patch_size": (2, 3), "padding": (0, 9), "space": (23, 48)},
     {"in_dim": 2, "out_dim": 1, "patch_size": (6, 6), "padding": (11, 0), "space": (96, 85)},
-    {"in_dim": 1, "out_dim": 4, "patch_size": (1, 1, 1), "padding": (4, 5, 3)},
+    {"in_dim": 1, "out_dim": 4, "patch_size": (2, 1, 1), "padding": (4, 5, 3)},
 ]
 
 
