@@ -36,7 +36,7 @@ check: setup-dev  ## style, types and the direction of imports
 	$(BIN)/lint-imports --no-cache
 
 test: check  ## everything that takes seconds, and the end-to-end run
-	$(BIN)/python -m pytest -m 'not slow'
+	$(BIN)/python -m pytest -m 'not slow' --numprocesses auto --dist loadfile
 
 test-all: check  ## the slow studies, too
 	$(BIN)/python -m pytest
