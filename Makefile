@@ -2,34 +2,36 @@
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --constraint constraints.txt
+PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
 export DO_NOT_TRACK := true
 export MLFLOW_DISABLE_TELEMETRY := true
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev benchmark test test-all check stack stack-down clean
+.PHONY: help setup benchmark test test-all check stack stack-down clean
 
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
 
-# A stamp a set of packages: a second call starts at once, a changed pin installs again.
-$(VENV)/run.stamp: pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "installing the packages; this takes some minutes the first time"
-	$(PIP) --editable .
-	touch $@
+# A stamp: a second call starts at once, a changed pin installs again. uv installs the pinned set in
+# seconds; where it finds no index of its own, pip does it in minutes. torch goes by pip, which knows
+# the builds that lie on a machine.
+$(VENV)/stamp: pyproject.toml constraints.txt
+	@echo "setting up $(VENV); this takes a minute or two, once"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@grep -v '^torch==' constraints.txt > $(VENV)/pinned.txt
+	@$(PIP) "$$(grep '^uv==' constraints.txt)"
+	@$(BIN)/uv pip install -q --python $(BIN)/python --no-deps -r $(VENV)/pinned.txt \
+		|| $(PIP) --no-deps -r $(VENV)/pinned.txt
+	@$(PIP) "$$(grep '^torch==' constraints.txt)"
+	@$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
 
-$(VENV)/dev.stamp: $(VENV)/run.stamp
-	$(PIP) --editable '.[dev,s3,postgres]'
-	touch $@
-
-setup: $(VENV)/run.stamp  ## install the packages into .venv
-setup-dev: $(VENV)/dev.stamp  ## install the tools for development, too
+setup: $(VENV)/stamp  ## install everything into .venv
 
 benchmark: setup  ## prepare data, train, compare: the whole thing, in minutes
 	$(BIN)/lsm benchmark --preset quick
 
-check: setup-dev  ## style, types and the direction of imports
+check: setup  ## style, types and the direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -177,6 +177,7 @@ def test_every_ablation_trains_in_every_dimension(name, space):
     assert_trains(ablations(SMALLER)[name], space)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(sweeps(SMALL)))
 def test_every_setting_of_the_sweeps_trains(name):
     assert_trains(sweeps(SMALL)[name], (33,))
