@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 
-from flows.steps.isolation import Report, run_isolated
 from flows.steps.training import open_tracking
 from lsm_core.evaluation.cost import measure_cost
 from lsm_core.experiments.presets import model_config
@@ -18,11 +17,8 @@ from storage.provenance import environment
 N_REPEATS = 5
 
 
-def measure_one(
-    model: ModelName, form: str, size: int, n_threads: int, report: Report
-) -> dict[str, Any]:
+def measure_one(model: ModelName, form: str, size: int) -> dict[str, Any]:
     """Return the cost of a model on a field of size x size, one channel, batch 1."""
-    torch.set_num_threads(n_threads)
     config = model_config("paper" if form == "paper" else "release", "elasticity_g", model)
     shape = ProblemShape(space=(size, size), n_inputs=1, n_outputs=1)
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -33,16 +29,14 @@ def measure_one(
 def measure_efficiency(
     models: Sequence[ModelName], sizes: Sequence[int], n_threads: int, progress: Any
 ) -> list[dict[str, Any]]:
-    """Return the cost of models at several sizes, each in a process of its own.
-
-    A process of its own makes the peak of memory that of this measurement alone.
-    """
+    """Return the cost of models at several sizes."""
+    torch.set_num_threads(n_threads)
     forms = {model: ("paper", "release") if model == "lsm" else ("release",) for model in models}
     cells = [(m, form, size) for m in models for form in forms[m] for size in sizes]
     costs = []
     for done, (model, form, size) in enumerate(cells):
         progress.update("measure", done, len(cells), f"{model} ({form}) at {size} x {size}")
-        costs.append(run_isolated(measure_one, model, form, size, n_threads))
+        costs.append(measure_one(model, form, size))
     progress.update("measure", len(cells), len(cells))
     return costs
 

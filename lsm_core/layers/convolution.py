@@ -20,12 +20,13 @@ from lsm_core.layers.by_dimension import (
 )
 
 # Rows of a matrix product that sums over the points of a field: enough to run at full speed,
-# few enough to stay in cache.
-_ROWS = 1 << 14
-# Columns up to which the taps of a kernel are set side by side in one such product.
-_COLUMNS = 256
-# Channels from which on fewer products outweigh the transforms that they need.
+# few enough to stay in a core's cache while all taps of the kernel use them.
+_ROWS = 4096
+# Columns up to which all taps are set side by side in one such product.
+_COLUMNS = 128
+# Channels and points from which on fewer products outweigh the transforms that they need.
 _MANY_CHANNELS = 128
+_MANY_POINTS = 256
 
 
 def convolve(
@@ -119,7 +120,7 @@ def _fewer_products_pay(field: Tensor, weight: Tensor) -> bool:
         field.device.type == "cpu"
         and min(n_channels, len(weight)) >= _MANY_CHANNELS
         and not any(size % 2 for size in space)
-        and batch * prod(space) >= _MANY_CHANNELS
+        and batch * prod(space) >= _MANY_POINTS
     )
 
 
@@ -186,17 +187,37 @@ def _weight_gradient(field: Tensor, gradient: Tensor, weight: Tensor, padding: i
     outer = _laid_out(gradient, wide, margin=0)
     n_rows = len(outer) - (2 - padding) * sum(strides)
     taps = [sum(map(int.__mul__, tap, strides)) for tap in product(range(3), repeat=len(wide))]
-    together = max(3**k for k in range(len(wide) + 1) if k == 0 or 3**k * n_channels <= _COLUMNS)
-    sums = weight.new_zeros(len(taps) // together, n_features, together * n_channels)
-    for first in range(0, n_rows, _ROWS):
-        last = min(first + _ROWS, n_rows)
-        for group, total in enumerate(sums):
-            offsets = taps[group * together : (group + 1) * together]
-            shifted = [points[first + offset : last + offset] for offset in offsets]
-            columns = shifted[0] if together == 1 else torch.cat(shifted, dim=1)
-            total.addmm_(outer[first:last].T, columns)
-    by_tap = sums.view(-1, n_features, together, n_channels).movedim(1, 0)
-    return by_tap.reshape(n_features, *kernel, n_channels).movedim(-1, 1)
+    if len(taps) * n_channels <= _COLUMNS:
+        shifted = [points[offset : offset + n_rows] for offset in taps]
+        sums = outer[:n_rows].T @ torch.cat(shifted, dim=1)
+        by_tap = sums.view(n_features, len(taps), n_channels).movedim(1, 0)
+    else:
+        by_tap = _products_of_shifts(outer[:n_rows], points, taps)
+    return by_tap.movedim(0, -1).unflatten(-1, kernel)
+
+
+def _products_of_shifts(outer: Tensor, points: Tensor, offsets: list[int]) -> Tensor:
+    """Return, for each offset, the product of `outer` transposed and the points from there on.
+
+    The rows are shared out between the threads, because the products are too small to be.
+    """
+    n_threads, n_rows = torch.get_num_threads(), len(outer)
+    shape = len(offsets), n_threads, outer.shape[1], points.shape[1]
+    sums = points.new_zeros(shape)
+    first = 0
+    while first < n_rows:
+        size = min(_ROWS, (n_rows - first) // n_threads)
+        if size == 0:
+            break
+        last = first + n_threads * size
+        left = outer[first:last].view(n_threads, size, -1).mT
+        for offset, total in zip(offsets, sums, strict=True):
+            right = points[first + offset : last + offset].view(n_threads, size, -1)
+            total.baddbmm_(left, right)
+        first = last
+    for offset, total in zip(offsets, sums, strict=True):
+        total[0].addmm_(outer[first:].T, points[first + offset : n_rows + offset])
+    return sums.sum(1)
 
 
 def _laid_out(field: Tensor, wide: list[int], margin: int) -> Tensor:

@@ -47,7 +47,8 @@ def convolution_gradients(
     rows = outer.flatten(1, -2)
     products = rows.mT @ input_tiles(wide).flatten(1, -2)  # (product, feature, channel)
     transform = kernel_transform(wide.ndim - 2, like=weight)
-    weight_gradient = (products.flatten(1).T @ transform).view(weight.shape)
+    taps = (transform.T @ products.flatten(1)).view(-1, *weight.shape[:2])
+    weight_gradient = taps.movedim(0, -1).unflatten(-1, weight.shape[2:])
     if not needs_wide:
         return None, weight_gradient
     inner = (rows @ _transformed(weight)).view(*outer.shape[:-1], -1)
