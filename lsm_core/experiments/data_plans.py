@@ -90,12 +90,12 @@ DATA_PLANS: dict[BenchmarkName, dict[PresetName, DataPlan]] = {
     ),
     "plasticity": _plans(
         _slow(Plasticity(n_elements_x=20, n_elements_y=6, n_frames=16), 12, 2, 4),
-        _slow(Plasticity(n_elements_x=50, n_elements_y=15), 48, 6, 10),
+        _slow(Plasticity(n_elements_x=50, n_elements_y=15), 40, 4, 8),
         _slow(Plasticity(), 900, 80, 80),
     ),
     "airfoil": _plans(
         _slow(Airfoil(n_wake=10, n_surface=24, n_normal=12), 12, 2, 4),
-        _slow(Airfoil(n_wake=25, n_surface=60, n_normal=25), 120, 12, 20),
+        _slow(Airfoil(n_wake=25, n_surface=60, n_normal=25), 100, 8, 16),
         _slow(Airfoil(), 1000, 100, 200),
     ),
     "pipe": _plans(

@@ -11,9 +11,7 @@ def without_multiscale(config: LsmConfig) -> LsmConfig:
     """Return the finest scale alone, cut into the patches that it had."""
     counts = config.coarsest_patches
     factor = 2 ** (config.n_scales - 1)
-    finest = (
-        tuple(factor * n for n in counts) if isinstance(counts, tuple) else factor * counts
-    )
+    finest = tuple(factor * n for n in counts) if isinstance(counts, tuple) else factor * counts
     return replace(config, widths=config.widths[:1], coarsest_patches=finest)
 
 
