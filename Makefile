@@ -38,7 +38,7 @@ check: setup  ## style, types and the direction of imports
 	$(BIN)/lint-imports --no-cache
 
 test: check  ## everything that takes seconds, and the end-to-end run
-	$(BIN)/python -m pytest -m 'not slow' --numprocesses auto --dist loadfile
+	$(BIN)/python -m pytest -m 'not slow' --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 test-all: check  ## the slow studies, too
 	$(BIN)/python -m pytest

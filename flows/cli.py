@@ -309,13 +309,18 @@ def _show_results(results: list[dict[str, Any]], as_json: bool) -> None:
 
 def _show_where(settings: "Settings", report: str) -> None:
     """Say where to look further."""
+    from flows.steps.training import open_tracking
+
+    experiment = open_tracking(settings.tracking_uri, settings.root).experiment_id
+    charts = f"#/experiments/{experiment}/runs?compareRunsMode=CHART"
     print(f"\nReport:  {_shown(report)}")
     if settings.tracking_uri.startswith("http"):
-        print(f"MLflow:  {settings.tracking_uri}")
+        print(f"MLflow:  {settings.tracking_uri}/{charts}")
         return
+    port = settings.mlflow_port
     mlflow = _shown(str(Path(sys.executable).parent / "mlflow"))
-    print(f"MLflow:  {mlflow} server --backend-store-uri {settings.tracking_uri} --port 5000")
-    print("         then open http://127.0.0.1:5000/#/experiments/1/runs?compareRunsMode=CHART")
+    print(f"MLflow:  {mlflow} server --backend-store-uri {settings.tracking_uri} --port {port}")
+    print(f"         then open http://127.0.0.1:{port}/{charts}")
 
 
 def _shown(place: str) -> str:
