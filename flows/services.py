@@ -1,5 +1,6 @@
 """Servers as processes of this machine: started, waited for and stopped."""
 
+import ctypes
 import os
 import signal
 import socket
@@ -22,9 +23,18 @@ STOP_SECONDS = 20.0
 
 
 def start_service(
-    command: Sequence[str], log: Path, environment: Mapping[str, str]
+    command: Sequence[str],
+    log: Path,
+    environment: Mapping[str, str],
+    *,
+    ends_with_parent: bool = False,
 ) -> subprocess.Popen[bytes]:
-    """Start `python -m command` in a session of its own, its output going to a log file."""
+    """Start `python -m command` in a session of its own, its output going to a log file.
+
+    With `ends_with_parent` the service ends when this process does, even if it is killed (on
+    Linux; elsewhere a killed command leaves it behind).
+    """
+    tie = _end_with_parent if ends_with_parent and sys.platform == "linux" else None
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
         return subprocess.Popen(
@@ -34,7 +44,14 @@ def start_service(
             stderr=subprocess.STDOUT,
             env=dict(environment),
             start_new_session=True,
+            preexec_fn=tie,  # noqa: PLW1509  # no thread runs yet when a command starts
         )
+
+
+def _end_with_parent() -> None:
+    """Ask Linux to send SIGTERM to this process when its parent dies."""
+    set_parent_death_signal = 1
+    ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
 
 
 def wait_until_healthy(url: str, process: psutil.Process, log: Path) -> None:
@@ -95,7 +112,8 @@ def prefect_api(settings: Settings) -> Iterator[None]:
     log = settings.state / "logs" / "prefect-server.log"
     command = ("prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port))
     environment = {k: v for k, v in os.environ.items() if k != "PREFECT_API_URL"}
-    server = psutil.Process(start_service(command, log, environment).pid)
+    started = start_service(command, log, environment, ends_with_parent=True)
+    server = psutil.Process(started.pid)
     os.environ["PREFECT_API_URL"] = f"http://127.0.0.1:{port}/api"
     try:
         import prefect  # noqa: F401  # takes seconds, as the server does
