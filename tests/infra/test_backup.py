@@ -1,0 +1,138 @@
+"""The lines of infra/README.md that back up and restore, run against real servers."""
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.infra.manifests import INFRA
+from tests.infra.postgres_server import PostgresServer, make_databases, postgres_server
+
+if TYPE_CHECKING:
+    pass
+
+PASSWORDS = {"prefect": "a 'quoted' password", "mlflow": 'another "one"'}
+
+# Stands for `docker compose`: what would run in a container runs here, with the volume's folder.
+CARRIER = """#!/bin/bash
+while [[ $# -gt 0 && $1 != exec ]]; do shift; done
+[[ $# -eq 0 ]] && exit 0
+shift 3    # exec --no-TTY SERVICE
+exec "${@/#\\/data/$OBJECTS}"
+"""
+
+
+@pytest.fixture
+def servers() -> Iterator[tuple[PostgresServer, PostgresServer]]:
+    """Return two servers with roles and databases made as in the containers: one full, one new."""
+    with postgres_server() as old, postgres_server() as new:
+        for server in (old, new):
+            make_databases(server, PASSWORDS)
+        yield old, new
+
+
+def page_block(title: str) -> str:
+    """Return the commands below a heading, without the line that says how to reach the stack."""
+    page = (INFRA / "README.md").read_text()
+    text = page.split(f"\n## {title}\n", 1)[1].split("\n## ", 1)[0]
+    blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) == 1
+    first, rest = blocks[0].split("\n", 1)
+    assert first == 'compose="docker compose --file infra/compose.yaml"'
+    return rest
+
+
+def run_block(title: str, folder: Path, server: PostgresServer, objects: Path) -> None:
+    carrier = folder / "compose"
+    carrier.write_text(CARRIER)
+    carrier.chmod(0o755)
+    subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", f"compose={carrier}\n{page_block(title)}"],
+        cwd=folder,
+        env={**server.environment, "OBJECTS": str(objects)},
+        check=True,
+        timeout=120,
+    )
+
+
+def log_a_run(server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Record a run in MLflow's own tables and return its id."""
+    client = mlflow_client(server, monkeypatch)
+    run = client.create_run(client.create_experiment("benchmark"))
+    client.log_metric(run.info.run_id, "test/rel_l2", 0.0065, step=500)
+    return run.info.run_id
+
+
+def mlflow_client(server: PostgresServer, monkeypatch: pytest.MonkeyPatch):
+    from mlflow import MlflowClient
+
+    for name, value in {
+        "PGHOST": "127.0.0.1",
+        "PGPORT": str(server.port),
+        "PGDATABASE": "mlflow",
+        "PGUSER": "mlflow",
+        "PGPASSWORD": PASSWORDS["mlflow"],
+    }.items():
+        monkeypatch.setenv(name, value)
+    # The port makes the address a new one: MLflow keeps its connections by address.
+    return MlflowClient(f"postgresql+psycopg2://:{server.port}/mlflow")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of MLflow and SQLAlchemy, about their own tables
+def test_what_is_backed_up_is_restored_on_another_server(
+    servers: tuple[PostgresServer, PostgresServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = servers
+    run_id = log_a_run(old, monkeypatch)
+    made = old.ask(
+        "prefect",
+        "CREATE EXTENSION pg_trgm; CREATE TABLE runs AS SELECT generate_series(1, 1000) AS number;"
+        "CREATE INDEX by_text ON runs USING gin ((number::text) gin_trgm_ops)",
+        "prefect",
+        PASSWORDS["prefect"],
+    )
+    assert "ERROR" not in made
+    objects = {name: tmp_path / f"objects-{name}" for name in ("old", "new")}
+    (objects["old"] / "lsm" / "store").mkdir(parents=True)
+    objects["new"].mkdir()
+    (objects["old"] / "lsm" / "store" / "chunk").write_bytes(os.urandom(1000))
+
+    run_block("Back up", tmp_path, old, objects["old"])
+    # What the new server has by itself must go: a restored database is the old one, not a mixture.
+    new.ask("prefect", "CREATE TABLE other (number int)", "prefect", PASSWORDS["prefect"])
+    run_block("Restore", tmp_path, new, objects["new"])
+
+    restored = mlflow_client(new, monkeypatch).get_run(run_id)
+    assert restored.data.metrics == {"test/rel_l2": 0.0065}
+    count = "SELECT count(*) FROM runs WHERE number::text LIKE '%99%'"
+    assert new.ask("prefect", count, "prefect", PASSWORDS["prefect"]) == "19"
+    tables = "SELECT tablename, tableowner FROM pg_tables WHERE schemaname = 'public'"
+    assert new.ask("prefect", tables, "prefect", PASSWORDS["prefect"]) == "runs|prefect"
+    assert "permission denied" in new.ask("prefect", "SELECT 1", "mlflow", PASSWORDS["mlflow"])
+    chunk = Path("lsm/store/chunk")
+    assert (objects["new"] / chunk).read_bytes() == (objects["old"] / chunk).read_bytes()
+
+
+@pytest.mark.slow
+def test_a_torn_copy_is_refused(
+    servers: tuple[PostgresServer, PostgresServer], tmp_path: Path
+) -> None:
+    old, new = servers
+    old.ask(
+        "prefect",
+        "CREATE TABLE runs AS SELECT generate_series(1, 100000) AS number",
+        "prefect",
+        PASSWORDS["prefect"],
+    )
+    objects = tmp_path / "objects"
+    objects.mkdir()
+    run_block("Back up", tmp_path, old, objects)
+    copy = tmp_path / "prefect.dump"
+    copy.write_bytes(copy.read_bytes()[:-2000])
+    with pytest.raises(subprocess.CalledProcessError):
+        run_block("Restore", tmp_path, new, objects)
