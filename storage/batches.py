@@ -33,13 +33,14 @@ class _Pool:
 class Batches:
     """Shuffled batches of an epoch; the last one holds what is left.
 
-    The order follows from the seed, the number of the epoch and `memory` (in bytes), never from
-    how many threads read: it is the same after a resume and on any machine.
+    The order follows from the seed, the number of the epoch and `window` (in bytes), never from
+    how much is held in memory or how many threads read: it is the same after a resume and on any
+    machine.
 
-    A part that fits into `memory` is read once, and its samples are permuted. Of a larger one,
-    blocks come in random order; as many as fit into a third of `memory` form a pool, and samples
-    are permuted within their pool. The next pool is read while the last one is used. A block
-    is always read whole, even if it is larger than that.
+    A part that fits into the window is permuted as a whole. Of a larger one, blocks come in random
+    order; as many as fit into a third of the window form a pool, and samples are permuted within
+    their pool. A part that fits into `memory` is read once. Otherwise it is read pool by pool, the
+    next one while the last one is used. A block is always read whole, even if it is larger.
     """
 
     def __init__(
@@ -49,8 +50,10 @@ class Batches:
         batch_size: int,
         seed: int,
         memory: int = DEFAULT_MEMORY,
+        window: int | None = None,
         n_readers: int = 2,
     ) -> None:
+        window = memory if window is None else window
         if batch_size < 1 or n_readers < 1:
             raise ValueError(
                 f"batch_size and n_readers must be at least 1, got {batch_size} and {n_readers}"
@@ -61,9 +64,16 @@ class Batches:
         self._n_readers = n_readers
         self._arrays = part.arrays()
         sample_bytes = sum(_sample_bytes(array) for array in self._arrays.values())
-        self.in_memory = sample_bytes * len(part) <= memory
+        self.n_bytes = sample_bytes * len(part)
+        self.in_memory = self.n_bytes <= memory
+        if window > memory and not self.in_memory:
+            raise ValueError(
+                f"{self.n_bytes} bytes of samples do not fit into the memory budget of {memory}, "
+                f"and neither does the window of {window} to shuffle them in; "
+                "take a smaller window or a larger budget"
+            )
         self._sample_bytes = sample_bytes
-        self._pool_bytes = memory // 3
+        self._window = window
         self._loaded: Arrays | None = None
 
     def __len__(self) -> int:
@@ -93,10 +103,10 @@ class Batches:
     def _pools(self, number: int) -> list[_Pool]:
         random = np.random.default_rng([self._seed, number])
         blocks = self._blocks()
-        if self.in_memory:
+        if self.n_bytes <= self._window:
             return [_Pool(blocks, random.permutation(len(self._part)))] if blocks else []
         shuffled = [blocks[index] for index in random.permutation(len(blocks))]
-        together = max(1, self._pool_bytes // (max(map(len, blocks)) * self._sample_bytes))
+        together = max(1, self._window // 3 // (max(map(len, blocks)) * self._sample_bytes))
         groups = [shuffled[i : i + together] for i in range(0, len(shuffled), together)]
         return [_Pool(tuple(group), random.permutation(sum(map(len, group)))) for group in groups]
 

@@ -13,6 +13,7 @@ from storage.errors import CheckpointCorrupt
 from storage.location import Location
 
 KEPT = 2
+BEST = "best.weights"
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,14 @@ class Checkpoints:
                 "remove the folder to train from the start"
             )
         return None
+
+    def save_best(self, content: bytes) -> None:
+        """Keep the weights of the best epoch so far, in place of those before."""
+        (self.location / BEST).write_bytes(content)
+
+    def best(self) -> bytes:
+        """Return the weights of the best epoch; FileNotFoundError if there are none."""
+        return (self.location / BEST).read_bytes()
 
     def write_result(self, result: dict[str, Any]) -> None:
         """Keep the outcome of the run; with it the run counts as finished."""

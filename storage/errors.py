@@ -8,7 +8,8 @@ StorageError
  ├── DatasetCorrupt        data that no longer has its checksum
  ├── CheckpointCorrupt     no checkpoint of a run can be read
  ├── DownloadFailed        no address gave a file that can be kept
- └── PublishedFileInvalid  a published file does not hold what it should
+ ├── PublishedFileInvalid  a published file does not hold what it should
+ └── NoSuchModel           the registry has no model of a name, version or alias
 
 Every message says what was found, what was expected and what to do.
 """
@@ -48,3 +49,7 @@ class DownloadFailed(StorageError):
 
 class PublishedFileInvalid(StorageError):
     """A published file does not hold what it should."""
+
+
+class NoSuchModel(StorageError):
+    """The registry has no model of this name, version or alias."""

@@ -1,134 +1,225 @@
-"""The record of training runs in MLflow.
+"""The record of training runs in MLflow, which a run never waits for.
 
 Runs are flat and tagged, never nested: MLflow's charts of a list of runs then fill by themselves.
-Metrics are gathered and sent in batches, since one call a metric costs some thirty milliseconds.
+What a run records goes into its journal on this machine first. A thread brings it to MLflow from
+there, in batches, since one call a metric costs some thirty milliseconds; while MLflow is away the
+journal grows, and the training does not notice.
 """
 
-import tempfile
+import logging
+import math
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path, PurePosixPath
+import weakref
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import mlflow
-from mlflow.entities import Metric, Param, RunTag, ViewType
-from mlflow.exceptions import MlflowException
-from sqlalchemy.exc import SQLAlchemyError
 
 from storage.errors import StoreUnavailable
 from storage.location import Location
+from storage.run_delivery import FINAL_STATES, Delivery, Sender
+from storage.run_journal import Heading, Journal, without_credentials
+from storage.tracking_store import (
+    absolute,
+    experiment_number,
+    is_server,
+    open_client,
+    require_possible,
+    told,
+)
 
-BATCH = 1000
-FINAL_STATES = ("FINISHED", "FAILED", "KILLED")
+logger = logging.getLogger(__name__)
+
+PATIENCE = 10.0
+# MLflow makes the tables of a new database itself, which takes long on a busy machine.
+DATABASE_PATIENCE = 120.0
 
 
 class Tracking:
-    """A tracking database or server, and one experiment in it."""
+    """A tracking database or server, and one experiment in it; making one contacts nothing.
 
-    def __init__(self, uri: str, experiment: str, artifacts: Location) -> None:
-        self.uri = uri
-        try:
-            self.client = mlflow.MlflowClient(tracking_uri=uri)
-            self.experiment_id = self._experiment_id(experiment, artifacts)
-        except (MlflowException, SQLAlchemyError) as error:
-            raise StoreUnavailable(
-                f"the tracking store {uri} cannot be used ({_first_line(error)}); "
-                "check MLFLOW_TRACKING_URI"
-            ) from error
+    `journal` is a folder of this machine for what the store does not have yet. The end of a run
+    waits at most `patience` seconds for the store to have all of it.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        experiment: str,
+        artifacts: Location,
+        journal: Path,
+        *,
+        patience: float | None = None,
+    ) -> None:
+        self.uri = absolute(uri)
+        self.experiment = experiment
+        self.artifacts = artifacts
+        self.journal = journal
+        self.patience = patience
+        require_possible(uri)
 
     def open_run(self, identity: str, name: str, tags: Mapping[str, str]) -> "RunLog":
         """Return the run of an experiment: the one begun before, or a new one."""
-        found = self.client.search_runs(
-            [self.experiment_id],
-            f"tags.identity = '{identity}'",
-            run_view_type=ViewType.ACTIVE_ONLY,
-            max_results=1,
+        heading = Heading(
+            uri=self.uri,
+            experiment=self.experiment,
+            artifacts=self.artifacts.url,
+            identity=identity,
+            name=name,
+            tags=dict(tags),
+            started=_now(),
         )
-        if found:
-            run_id = found[0].info.run_id
-            self.client.update_run(run_id, status="RUNNING")
-        else:
-            run = self.client.create_run(
-                self.experiment_id, run_name=name, tags={**tags, "identity": identity}
-            )
-            run_id = run.info.run_id
-        return RunLog(self.client, run_id)
-
-    def _experiment_id(self, name: str, artifacts: Location) -> str:
-        found = self.client.get_experiment_by_name(name)
-        if found is not None:
-            return str(found.experiment_id)
-        # A server decides itself where artifacts lie; a bare database would use the working folder.
-        place = None if self.uri.startswith("http") else artifacts.url
         try:
-            return str(self.client.create_experiment(name, artifact_location=place))
-        except MlflowException:
-            # Another process may have made it in between.
-            found = self.client.get_experiment_by_name(name)
-            if found is None:
-                raise
-            return str(found.experiment_id)
+            self.journal.mkdir(parents=True, exist_ok=True)
+            return RunLog(Journal(self.journal / heading.file_name, heading), self)
+        except OSError as error:
+            raise StoreUnavailable(
+                f"cannot keep the journal of a run in {self.journal}: {error.strerror or error}; "
+                "make the folder writable or choose another store with LSM_STORE or --store"
+            ) from error
+
+    @cached_property
+    def client(self) -> mlflow.MlflowClient:
+        """Return MLflow's client; a new database is made ready first."""
+        with told(self.uri):
+            return open_client(self.uri, self.journal)
+
+    @cached_property
+    def experiment_id(self) -> str:
+        """Return the number of the experiment; StoreUnavailable if the store does not answer."""
+        with told(self.uri):
+            return experiment_number(self.client, self.uri, self.experiment, self.artifacts.url)
+
+    def seconds_to_wait(self, has_failed: bool) -> float:
+        """Return how long the end of a run waits for the store, which has failed since or not."""
+        if self.patience is not None:
+            return self.patience
+        return PATIENCE if has_failed or is_server(self.uri) else DATABASE_PATIENCE
 
 
-@dataclass
 class RunLog:
-    """One run: parameters once, metrics by step, files, and how it ended."""
+    """One run: parameters once, metrics by step, files, and how it ended.
 
-    client: mlflow.MlflowClient
-    run_id: str
-    _waiting: list[Metric] = field(default_factory=list)
-    _last_steps: dict[str, int] = field(default_factory=dict)
+    Nothing here waits for the tracking store, but for `finish`, and that for a bounded time.
+    """
+
+    def __init__(self, journal: Journal, tracking: Tracking) -> None:
+        self._journal = journal
+        self._tracking = tracking
+        self._unwritten: list[Mapping[str, Any]] = []
+        journal.append({"status": "RUNNING", "at": _now()})
+        journal.read()
+        self._last_steps = dict(journal.last_steps)
+        self._sender = self._start_sender()
+
+    @property
+    def run_id(self) -> str | None:
+        """Return MLflow's name of the run, or None while the store does not have it."""
+        return self._sender.delivery.run_id or self._journal.run_id
 
     def set_parameters(self, parameters: Mapping[str, Any]) -> None:
         """Record the settings of the run; setting the same again changes nothing."""
-        params = [Param(name, str(value)) for name, value in parameters.items()]
-        self.client.log_batch(self.run_id, params=params)
+        self._append({"parameters": {name: str(value) for name, value in parameters.items()}})
 
     def set_tags(self, tags: Mapping[str, str]) -> None:
         """Add or replace tags."""
-        self.client.log_batch(self.run_id, tags=[RunTag(k, v) for k, v in tags.items()])
+        self._append({"tags": {name: str(value) for name, value in tags.items()}})
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Take in metrics of a step; a step that the run has already is left out."""
-        now = time.time_ns() // 1_000_000
-        for name, value in metrics.items():
-            if step > self._last_step(name):
-                self._waiting.append(Metric(name, float(value), now, step))
-                self._last_steps[name] = step
+        step = int(step)
+        new = {name: float(v) for name, v in metrics.items() if step > self._last_step(name)}
+        if new:
+            self._append({"step": step, "metrics": new})
+            self._last_steps.update(dict.fromkeys(new, step))
 
     def flush(self) -> None:
-        """Send what waits."""
-        while self._waiting:
-            self.client.log_batch(self.run_id, metrics=self._waiting[:BATCH])
-            del self._waiting[:BATCH]
+        """Force to disk what was taken in, and let it be sent soon; does not wait for that."""
+        with self._unharmed():
+            self._write()
+            self._journal.force_to_disk()
+        if not self._sender.is_alive():
+            self._sender = self._start_sender()
+        self._sender.send_soon()
 
     def add_file(self, path: str, content: bytes) -> None:
         """Attach a file."""
-        target = PurePosixPath(path)
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / target.name
-            file.write_bytes(content)
-            parent = None if target.parent == PurePosixPath(".") else str(target.parent)
-            self.client.log_artifact(self.run_id, str(file), parent)
+        with self._unharmed():
+            self._journal.append_file(path, content, _now())
+
+    def is_sent(self) -> bool:
+        """Return whether the store has all that was taken in."""
+        self._journal.read()
+        return not self._journal.waiting and not self._unwritten
 
     def finish(self, status: str = "FINISHED") -> None:
-        """Send what waits and close the run."""
+        """Close the run and wait a bounded time until the store has all of it.
+
+        What it does not have by then stays in the journal, for the next process that sends it.
+        """
         if status not in FINAL_STATES:
             raise ValueError(f"a run ends as one of {FINAL_STATES}, not as {status!r}")
+        self._append({"status": status})
         self.flush()
-        self.client.set_terminated(self.run_id, status)
+        self._sender.hurry()
+        if not self._wait():
+            logger.warning(
+                "%s does not have the end of the run yet; it waits in %s, `lsm runs sync` sends it",
+                without_credentials(self._tracking.uri),
+                self._journal.path,
+            )
+        self.close()
 
-    def _last_step(self, name: str) -> int:
-        """Return the last step the server has of a metric.
+    def close(self) -> None:
+        """Stop sending and leave the run open; what waits stays in the journal."""
+        self._sender.stop()
+        # It may hang in a request to a server that hangs; then it ends with that, by itself.
+        self._sender.join(timeout=1.0)
+        self._journal.close()
 
-        A killed run may have sent steps that its checkpoint does not know of.
-        """
-        if name not in self._last_steps:
-            history = self.client.get_metric_history(self.run_id, name)
-            self._last_steps[name] = max((metric.step for metric in history), default=-1)
-        return self._last_steps[name]
+    def _append(self, entry: Mapping[str, Any]) -> None:
+        self._unwritten.append({**entry, "at": _now()})
+        with self._unharmed():
+            self._write()
+
+    def _write(self) -> None:
+        """Write what the journal lacks: the last entry, and others if a disk was full."""
+        if self._unwritten:
+            self._journal.append(*self._unwritten)
+            self._unwritten.clear()
+
+    @contextmanager
+    def _unharmed(self) -> Iterator[None]:
+        """Say that the journal cannot be written, and go on: the training is worth more."""
+        try:
+            yield
+        except OSError as error:
+            logger.warning("cannot write %s: %s", self._journal.path, error.strerror or error)
+
+    def _last_step(self, name: str) -> float:
+        return self._last_steps.get(name, -math.inf)
+
+    def _start_sender(self) -> "Sender":
+        sender = Sender(Delivery(Journal(self._journal.path), self._tracking.uri))
+        sender.start()
+        # A run that is dropped without an end, as when training fails, is sent once more.
+        weakref.finalize(self, sender.leave)
+        return sender
+
+    def _wait(self) -> bool:
+        """Return whether nothing waits any more, after at most the time that was granted."""
+        began, failed_before = time.monotonic(), self._sender.n_failures
+        while True:
+            if self.is_sent():
+                return True
+            has_failed = self._sender.n_failures > failed_before
+            if time.monotonic() - began > self._tracking.seconds_to_wait(has_failed):
+                return False
+            time.sleep(0.02)
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
+def _now() -> int:
+    return time.time_ns() // 1_000_000
