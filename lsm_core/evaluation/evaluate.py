@@ -1,40 +1,133 @@
 """Measure a model on samples it was not trained on."""
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from lsm_core.evaluation.metrics import relative_l2
+from lsm_core.evaluation.metrics import (
+    boundary_points,
+    largest_error,
+    relative_error_on,
+    relative_l2,
+    relative_l2_by_channel,
+)
+from lsm_core.layers.ranks import gathered, n_ranks, rank
 from lsm_core.training.batches import Fields
+from lsm_core.training.config import Statistics
+
+
+@dataclass(frozen=True)
+class Breakdown:
+    """By what the error of a problem is broken down, besides the samples."""
+
+    channels: tuple[str, ...] = ()
+    """A name for each channel of the target; none to leave them together."""
+    boundary_axes: tuple[int, ...] = ()
+    """Axes of space that end somewhere; none on periodic problems and on scattered points."""
 
 
 def predict(
-    model: nn.Module, inputs: Float[Tensor, "samples *space n_inputs"], batch_size: int
+    model: nn.Module,
+    inputs: Float[Tensor, "samples *space n_inputs"],
+    batch_size: int,
+    statistics: Statistics = "running",
 ) -> Float[Tensor, "samples *space n_outputs"]:
-    """Return predictions batch by batch, in evaluation mode and without gradients."""
-    was_training = model.training
-    model.eval()
+    """Return predictions batch by batch, without gradients, in evaluation mode by default."""
     device = next(model.parameters()).device
-    with torch.no_grad():
-        parts = [model(part.to(device)).cpu() for part in inputs.split(batch_size)]
-    model.train(was_training)
-    return torch.cat(parts)
+    with _measuring(model, statistics), torch.no_grad():
+        return torch.cat([model(part.to(device)).cpu() for part in inputs.split(batch_size)])
 
 
-def evaluate(model: nn.Module, fields: Fields, batch_size: int) -> dict[str, float]:
-    """Return the relative L2 error over samples: mean, median and worst."""
-    errors = relative_l2(predict(model, fields.inputs, batch_size), fields.targets)
+def relative_errors(
+    model: nn.Module,
+    parts: Iterable[Fields],
+    batch_size: int,
+    statistics: Statistics = "running",
+) -> Float[Tensor, " samples"]:
+    """Return the relative L2 error of every sample; ranks share the parts among them."""
+    own = {
+        number: relative_l2(predict(model, part.inputs, batch_size, statistics), part.targets)
+        for number, part in enumerate(parts)
+        if number % n_ranks() == rank()
+    }
+    everything = {number: errors for some in gathered(own) for number, errors in some.items()}
+    ordered = [everything[number] for number in sorted(everything)]
+    return torch.cat(ordered) if ordered else torch.empty(0)
+
+
+def evaluate(
+    model: nn.Module,
+    parts: Iterable[Fields],
+    batch_size: int,
+    statistics: Statistics = "running",
+    breakdown: Breakdown | None = None,
+) -> dict[str, float]:
+    """Return errors over samples: relative L2 (mean, median, worst) and what the breakdown asks.
+
+    An empty set of samples has no errors: the result is empty, too.
+    """
+    breakdown = breakdown or Breakdown()
+    found: dict[str, list[Tensor]] = {}
+    for part in parts:
+        predicted = predict(model, part.inputs, batch_size, statistics)
+        for name, of_part in _errors(predicted, part.targets, breakdown):
+            found.setdefault(name, []).append(of_part)
+    errors = {name: torch.cat(values) for name, values in found.items()}
+    if not errors:
+        return {}
+    overall = errors.pop("rel_l2")
     return {
-        "rel_l2": errors.mean().item(),
-        "rel_l2_median": errors.median().item(),
-        "rel_l2_max": errors.max().item(),
+        "rel_l2": overall.mean().item(),
+        "rel_l2_median": overall.median().item(),
+        "rel_l2_max": overall.max().item(),
+        "largest_error": errors.pop("largest_error").max().item(),
+        **{name: values.mean().item() for name, values in errors.items()},
     }
 
 
-def error_of_the_mean(train: Fields, test: Fields) -> float:
+def error_of_the_mean(
+    mean: Float[Tensor, "*space n_outputs"], parts: Iterable[Fields]
+) -> float | None:
     """Return the relative L2 error of always predicting the mean of the training targets.
 
-    What a model must beat to have learned anything.
+    What a model must beat to have learned anything; None if there is nothing to predict.
     """
-    mean = train.targets.mean(0, keepdim=True).expand_as(test.targets)
-    return relative_l2(mean, test.targets).mean().item()
+    errors = [relative_l2(mean.float().expand_as(part.targets), part.targets) for part in parts]
+    return torch.cat(errors).mean().item() if errors else None
+
+
+def _errors(
+    predicted: Tensor, target: Tensor, breakdown: Breakdown
+) -> Iterator[tuple[str, Tensor]]:
+    yield "rel_l2", relative_l2(predicted, target)
+    yield "largest_error", largest_error(predicted, target)
+    if len(breakdown.channels) > 1:
+        by_channel = relative_l2_by_channel(predicted, target)
+        for number, name in enumerate(breakdown.channels):
+            yield f"rel_l2_{name}", by_channel[:, number]
+    if breakdown.boundary_axes:
+        boundary = boundary_points(tuple(target.shape[1:-1]), breakdown.boundary_axes)
+        yield "rel_l2_boundary", relative_error_on(boundary, predicted, target)
+        yield "rel_l2_interior", relative_error_on(~boundary, predicted, target)
+
+
+@contextmanager
+def _measuring(model: nn.Module, statistics: Statistics) -> Iterator[None]:
+    """Put a model into the mode of its statistics, and bring it back unchanged."""
+    was_training = model.training
+    kept = {}
+    if statistics == "batch":
+        # A pass in training mode would change the running statistics.
+        kept = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    model.train(statistics == "batch")
+    try:
+        yield
+    finally:
+        model.train(was_training)
+        for name, buffer in model.named_buffers():
+            if name in kept:
+                buffer.copy_(kept[name])

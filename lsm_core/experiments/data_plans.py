@@ -40,7 +40,13 @@ def variants(
 
 
 def _plans(smoke: DataPlan, quick: DataPlan, published: DataPlan) -> dict[PresetName, DataPlan]:
-    return {"smoke": smoke, "quick": quick, "paper": published, "release": published}
+    return {
+        "smoke": smoke,
+        "quick": quick,
+        "matched": quick,
+        "paper": published,
+        "release": published,
+    }
 
 
 def _fast(benchmark: Benchmark, n_train: int, n_validation: int, n_test: int) -> DataPlan:
@@ -70,22 +76,22 @@ DATA_PLANS: dict[BenchmarkName, dict[PresetName, DataPlan]] = {
     ),
     "darcy": _plans(
         _fast(Darcy(resolution=32), 16, 4, 4),
-        _fast(Darcy(resolution=215, stride=5), 300, 30, 50),
+        _fast(Darcy(resolution=215, stride=5), 240, 30, 50),
         _fast(Darcy(resolution=421, stride=5), 1000, 100, 200),
     ),
     "navier_stokes": _plans(
         _slow(NavierStokes(resolution=32, solver_resolution=32), 12, 4, 4),
-        _slow(NavierStokes(resolution=32, solver_resolution=64), 120, 12, 20),
+        _slow(NavierStokes(resolution=32, solver_resolution=64), 100, 10, 20),
         _slow(NavierStokes(), 1000, 100, 200),
     ),
     "elasticity_p": _plans(
         _fast(ElasticityPoints(), 16, 4, 4),
-        _fast(ElasticityPoints(), 300, 30, 50),
+        _fast(ElasticityPoints(), 240, 30, 50),
         _fast(ElasticityPoints(), 1000, 100, 200),
     ),
     "elasticity_g": _plans(
         _fast(ElasticityGrid(), 16, 4, 4),
-        _fast(ElasticityGrid(), 300, 30, 50),
+        _fast(ElasticityGrid(), 240, 30, 50),
         _fast(ElasticityGrid(), 1000, 100, 200),
     ),
     "plasticity": _plans(

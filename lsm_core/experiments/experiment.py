@@ -12,6 +12,23 @@ from lsm_core.training.config import TrainingConfig
 
 
 @dataclass(frozen=True, kw_only=True)
+class Start:
+    """Where training begins, if not from random weights.
+
+    `source` is another experiment, or the identity of a run that is in the store. The parts of the
+    model that `frozen` names stay as they were there.
+    """
+
+    source: "Experiment | str"
+    frozen: tuple[str, ...] = ()
+
+    @property
+    def identity(self) -> str:
+        """Return the identity of the source."""
+        return self.source if isinstance(self.source, str) else self.source.identity
+
+
+@dataclass(frozen=True, kw_only=True)
 class Experiment:
     """All that decides the outcome of a training run.
 
@@ -25,29 +42,34 @@ class Experiment:
     model: ModelConfig
     training: TrainingConfig
     seed: int = 0
+    start: Start | None = None
     dataset: str = ""
     code: str = ""
 
     def describe(self) -> dict[str, Any]:
-        """Return the protocol as plain data: everything but seed, data and code."""
+        """Return the protocol as plain data: everything but seed, source, data and code."""
         return {
             "preset": self.preset,
             "data": self.data.describe(),
             "model_name": self.model_name,
             "model": asdict(self.model),
             "training": asdict(self.training),
+            **({"frozen": self.start.frozen} if self.start else {}),
         }
 
     @property
     def protocol(self) -> str:
         """Return the hash of the protocol, equal for all seeds."""
-        return _digest(self.describe())
+        source = self.start.source if self.start else None
+        before = source.protocol if isinstance(source, Experiment) else source
+        return _digest({**self.describe(), **({"after": before} if self.start else {})})
 
     @property
     def identity(self) -> str:
         """Return the hash that names the run, its checkpoints and its cache entry."""
         own = {"seed": self.seed, "dataset": self.dataset, "code": self.code}
-        return _digest({"protocol": self.protocol, **own})
+        source = {"source": self.start.identity} if self.start else {}
+        return _digest({"protocol": self.protocol, **own, **source})
 
 
 def _digest(plain: Any) -> str:

@@ -20,9 +20,20 @@ _LAYERS: dict[int, type[nn.Conv1d] | type[nn.Conv2d] | type[nn.Conv3d]] = {
     2: nn.Conv2d,
     3: nn.Conv3d,
 }
+_TRANSPOSED_LAYERS: dict[
+    int, type[nn.ConvTranspose1d] | type[nn.ConvTranspose2d] | type[nn.ConvTranspose3d]
+] = {
+    1: nn.ConvTranspose1d,
+    2: nn.ConvTranspose2d,
+    3: nn.ConvTranspose3d,
+}
 _INTERPOLATIONS = {1: "linear", 2: "bilinear", 3: "trilinear"}
 # Torch's one-dimensional functions copy a channels-last field; as one row of a plane it stays.
 _CONVOLUTIONS: dict[int, Callable[..., Tensor]] = {2: functional.conv2d, 3: functional.conv3d}
+_TRANSPOSED_CONVOLUTIONS: dict[int, Callable[..., Tensor]] = {
+    2: functional.conv_transpose2d,
+    3: functional.conv_transpose3d,
+}
 _POOLINGS: dict[tuple[Pooling, int], Callable[..., Tensor]] = {
     ("max", 2): functional.max_pool2d,
     ("max", 3): functional.max_pool3d,
@@ -38,6 +49,21 @@ def convolution_layer(
     return _LAYERS[n_dims](n_inputs, n_outputs, kernel_size=3, padding=1, bias=bias)
 
 
+def strided_layer(
+    n_dims: int, n_inputs: int, n_outputs: int, *, kernel_size: int, stride: int, bias: bool
+) -> nn.Conv1d | nn.Conv2d | nn.Conv3d:
+    """Return a layer that holds the weights of a convolution of any width and stride."""
+    return _LAYERS[n_dims](n_inputs, n_outputs, kernel_size=kernel_size, stride=stride, bias=bias)
+
+
+def transposed_layer(
+    n_dims: int, n_inputs: int, n_outputs: int, *, kernel_size: int, stride: int, bias: bool
+) -> nn.ConvTranspose1d | nn.ConvTranspose2d | nn.ConvTranspose3d:
+    """Return a layer that holds the weights of a transposed convolution."""
+    layer = _TRANSPOSED_LAYERS[n_dims]
+    return layer(n_inputs, n_outputs, kernel_size=kernel_size, stride=stride, bias=bias)
+
+
 def plain_convolution(
     field: Float[Tensor, "batch *space channel"],
     weight: Float[Tensor, "feature channel *kernel"],
@@ -48,6 +74,36 @@ def plain_convolution(
     image, weight, paddings = _as_images(field, weight, padding)
     result = _CONVOLUTIONS[len(paddings)](image, weight, bias, padding=paddings)
     return _as_field(result, field.ndim)
+
+
+def strided_convolution(
+    field: Float[Tensor, "batch *space channel"],
+    weight: Float[Tensor, "feature channel *kernel"],
+    bias: Float[Tensor, " feature"] | None,
+    *,
+    stride: int,
+    padding: int,
+) -> Float[Tensor, "batch *result feature"]:
+    """Return the convolution at every `stride`-th point of a field continued by zeros."""
+    image, weight, paddings = _as_images(field, weight, padding)
+    strides = _strides(field, stride)
+    result = _CONVOLUTIONS[len(strides)](image, weight, bias, stride=strides, padding=paddings)
+    return _as_field(result, field.ndim)
+
+
+def transposed_convolution(
+    field: Float[Tensor, "batch *space channel"],
+    weight: Float[Tensor, "channel feature *kernel"],
+    bias: Float[Tensor, " feature"] | None,
+    *,
+    stride: int,
+    padding: int,
+) -> Float[Tensor, "batch *result feature"]:
+    """Return the transpose of `strided_convolution` with the same weight, plus a bias."""
+    image, weight, paddings = _as_images(field, weight, padding)
+    strides = _strides(field, stride)
+    transposed = _TRANSPOSED_CONVOLUTIONS[len(strides)]
+    return _as_field(transposed(image, weight, bias, stride=strides, padding=paddings), field.ndim)
 
 
 def convolution_field_gradient(
@@ -119,6 +175,11 @@ def _as_images(field: Tensor, weight: Tensor, padding: int) -> tuple[Tensor, Ten
     if field.ndim == 3:
         return _as_image(field), weight.unsqueeze(2), [0, padding]
     return _as_image(field), weight, [padding] * (field.ndim - 2)
+
+
+def _strides(field: Tensor, stride: int) -> list[int]:
+    """Return the stride along each axis of the images of `_as_images`."""
+    return [1, stride] if field.ndim == 3 else [stride] * (field.ndim - 2)
 
 
 def _as_image(field: Tensor) -> Tensor:

@@ -1,11 +1,16 @@
 """Fourier layers: a linear map of the lowest modes of a field."""
 
-from itertools import product
-from math import prod
-
 import torch
-from jaxtyping import Float
+from jaxtyping import Complex, Float
 from torch import Tensor, nn
+
+from lsm_core.layers.fourier_modes import (
+    from_modes,
+    lowest_weights,
+    map_modes,
+    to_modes,
+    usable_modes,
+)
 
 
 class SpectralConvolution(nn.Module):
@@ -27,34 +32,23 @@ class SpectralConvolution(nn.Module):
     def forward(
         self, field: Float[Tensor, "batch *space channel"]
     ) -> Float[Tensor, "batch *space feature"]:
-        """Return the field of the mapped modes."""
-        space = field.shape[1:-1]
-        axes = tuple(range(1, field.ndim - 1))
-        spectrum = torch.fft.rfftn(field, dim=axes)
+        """Return the field of the mapped modes, in float32 whatever surrounds it."""
+        with torch.autocast(field.device.type, enabled=False):
+            field = field if field.dtype == torch.float64 else field.float()
+            space = tuple(field.shape[1:-1])
+            used = usable_modes(self.n_modes, space)
+            weight = lowest_weights(self._weight_by_mode(), used)
+            return from_modes(map_modes(to_modes(field, used), weight), space)
+
+    def _weight_by_mode(self) -> Complex[Tensor, "*mode channel feature"]:
+        """Return the matrix of every mode, with both signs of an axis one after the other."""
+        n_signed = len(self.n_modes) - 1
         weight = torch.view_as_complex(self.weight)
-        result = spectrum.new_zeros(*spectrum.shape[:-1], weight.shape[2])
-        for corner, corner_weight in zip(self._corners(space), weight, strict=True):
-            modes = spectrum[(slice(None), *corner)]
-            used = corner_weight[(slice(None), slice(None), *map(slice, modes.shape[1:-1]))]
-            result[(slice(None), *corner)] = _mix(modes, used)
-        return torch.fft.irfftn(result, s=space, dim=axes)
-
-    def _corners(self, space: tuple[int, ...]) -> list[tuple[slice, ...]]:
-        """Return the kept part of the spectrum for each choice of signs."""
-        *leading, last = space
-        bounds = [
-            (slice(0, count), slice(size - count, size))
-            for size, count in zip(
-                leading, map(min, self.n_modes, [n // 2 for n in leading]), strict=True
-            )
-        ]
-        real = slice(0, min(self.n_modes[-1], last // 2 + 1))
-        return [(*signs, real) for signs in product(*bounds)]
-
-
-def _mix(modes: Tensor, weight: Tensor) -> Tensor:
-    """Return the modes with their channels mapped by the matrix of each mode."""
-    batch, *shape, channels = modes.shape
-    by_mode = modes.reshape(batch, prod(shape), channels).transpose(0, 1)
-    matrices = weight.flatten(2).movedim(2, 0)
-    return (by_mode @ matrices).transpose(0, 1).reshape(batch, *shape, -1)
+        signs = weight.unflatten(0, (2,) * n_signed) if n_signed else weight[0]
+        # From (sign, sign, channel, feature, mode, mode, last mode), as in three dimensions, to
+        # (sign, mode, sign, mode, last mode, channel, feature).
+        channel, last = n_signed, 2 * n_signed + 2
+        order = [axis for sign in range(n_signed) for axis in (sign, channel + 2 + sign)]
+        signs = signs.permute(*order, last, channel, channel + 1)
+        counts = (*(2 * count for count in self.n_modes[:-1]), self.n_modes[-1])
+        return signs.reshape(*counts, *signs.shape[-2:])

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from lsm_core.layers.ranks import n_ranks, summed
+
 NormalizationKind = Literal["batch", "instance", "none"]
 
 
@@ -62,22 +64,41 @@ class BatchNormalization(NoNormalization):
         def normalize(features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
             nonlocal first_call
             rows = features.flatten(0, -2)
+            running_mean = self.running_mean if first_call else None
+            running_var = self.running_var if first_call else None
+            if first_call:
+                self.num_batches_tracked += 1
+            first_call = False
+            if n_ranks() > 1:
+                mean, variance = self._statistics_of_all_ranks(rows, running_mean, running_var)
+                scale = weight * torch.rsqrt(variance + self.epsilon)
+                return ((rows - mean) * scale + bias).reshape(features.shape)
             result = functional.batch_norm(
                 rows,
-                self.running_mean if first_call else None,
-                self.running_var if first_call else None,
-                weight,
-                bias,
+                running_mean,
+                running_var,
+                weight=weight,
+                bias=bias,
                 training=True,
                 momentum=self.momentum,
                 eps=self.epsilon,
             )
-            if first_call:
-                self.num_batches_tracked += 1
-            first_call = False
             return result.reshape(features.shape)
 
         return normalize
+
+    def _statistics_of_all_ranks(
+        self, rows: Tensor, running_mean: Tensor | None, running_var: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Return mean and variance of the rows of all ranks, and update the running ones."""
+        count = summed(rows.new_tensor([len(rows)]))
+        mean = summed(rows.sum(0)) / count
+        variance = summed((rows - mean).square().sum(0)) / count
+        if running_mean is not None and running_var is not None:
+            unbiased = variance.detach() * count / (count - 1)
+            running_mean.lerp_(mean.detach(), self.momentum)
+            running_var.lerp_(unbiased, self.momentum)
+        return mean, variance
 
     def parameters_in_use(self) -> tuple[Tensor, ...]:
         """Return scale and shift, unless they are folded into the convolution."""

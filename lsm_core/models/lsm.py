@@ -20,10 +20,10 @@ from lsm_core.layers.convolution_block import ConvolutionBlock, ConvolutionConfi
 from lsm_core.layers.coordinates import unit_coordinates
 from lsm_core.layers.head import Head
 from lsm_core.layers.latent_spectral_block import LatentSpectralBlock
+from lsm_core.layers.merging_block import MergingBlock, merging_channels
 from lsm_core.layers.neural_spectral import SolverConfig
 from lsm_core.layers.padding import crop_to, pad_to, padded_shape
 from lsm_core.layers.projectors import ProjectorConfig
-from lsm_core.layers.upsampling import convolve_upsampled
 from lsm_core.problems.shape import ProblemShape
 
 
@@ -89,34 +89,6 @@ def _growing_widths(width: int, n_scales: int, largest: int) -> tuple[int, ...]:
     return tuple(width * min(2**scale, largest) for scale in range(n_scales))
 
 
-class MergingBlock(nn.Module):
-    """Merges a coarser scale into a finer one: upsampling, then two convolutions of both."""
-
-    def __init__(
-        self, config: ConvolutionConfig, n_dims: int, n_fine: int, n_coarse: int, n_outputs: int
-    ) -> None:
-        super().__init__()
-        self.boundary, self.n_fine = config.boundary, n_fine
-        joined = n_fine + n_coarse
-        self.block = ConvolutionBlock(config, n_dims, joined, joined // 2, n_outputs)
-
-    def forward(
-        self,
-        fine: Float[Tensor, "batch *space channel"],
-        coarse: Float[Tensor, "batch *half feature"],
-    ) -> Float[Tensor, "batch *space output"]:
-        """Return the merged features, at the finer resolution.
-
-        The first convolution is applied to both parts apart, instead of to one long field.
-        """
-        weight, bias = self.block.first.kernel()
-        fine_weight, coarse_weight = weight.split([self.n_fine, coarse.shape[-1]], dim=1)
-        convolved = convolve(fine, fine_weight, bias, self.boundary)
-        return self.block.finish(
-            convolved + convolve_upsampled(coarse, coarse_weight, self.boundary)
-        )
-
-
 class LatentSpectralNetwork(nn.Module):
     """The patchified multiscale network: from features to features of the same width."""
 
@@ -137,7 +109,7 @@ class LatentSpectralNetwork(nn.Module):
         )
         self.up = nn.ModuleList(
             MergingBlock(config.convolution, n_dims, fine, coming, out)
-            for fine, coming, out in _up_channels(widths)
+            for fine, coming, out in merging_channels(widths)
         )
         self.last = nn.Linear(widths[0], widths[0])
 
@@ -238,12 +210,3 @@ def padded_and_patch_shapes(
         patch = tuple(n // halvings // count for n, count in zip(padded, counts, strict=True))
         return padded, [patch] * config.n_scales
     return padded, [tuple(n // 2**scale for n in padded) for scale in range(config.n_scales)]
-
-
-def _up_channels(widths: tuple[int, ...]) -> list[tuple[int, int, int]]:
-    """Return fine, coarse and output channels of the merging blocks, coarsest first."""
-    channels, coarse = [], widths[-1]
-    for scale in reversed(range(len(widths) - 1)):
-        channels.append((widths[scale], coarse, widths[max(scale - 1, 0)]))
-        coarse = widths[max(scale - 1, 0)]
-    return channels

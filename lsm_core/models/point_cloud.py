@@ -1,6 +1,7 @@
 """Grid models on scattered points, through a latent regular grid (geo-FNO, Li et al., 2023)."""
 
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -10,23 +11,34 @@ from lsm_core.layers.coordinates import unit_coordinates
 from lsm_core.layers.deformation import Deformation
 from lsm_core.layers.head import Head
 from lsm_core.layers.nonuniform_fourier import GridToPoints, PointsToGrid, mode_phases
-from lsm_core.models.fno import FnoConfig, FourierNetwork
-from lsm_core.models.lsm import LatentSpectralNetwork, LsmConfig
+from lsm_core.models.lsm import LsmConfig
 from lsm_core.problems.shape import ProblemShape
 
 HEAD_WIDTH = 128
+
+
+@runtime_checkable
+class BodyConfig(Protocol):
+    """Settings of a grid model with a main width: of any model of the catalogue but an LSM."""
+
+    @property
+    def width(self) -> int:
+        """Return the number of channels that the model works with."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PointCloudConfig:
     """Everything that can be chosen about a grid model on scattered points.
 
-    `body` is the model on the latent grid. `center` is where the deformation measures angles and
-    distances from, along every axis: the released value is next to a corner of the unit square.
-    `released_inverse` reproduces an error of the released code, for weights trained with it.
+    `body` is the model on the latent grid, `n_features` the number of channels that it reads and
+    writes there: its width by default, which it has to be for LSM and FNO. `center` is where the
+    deformation measures angles and distances from, along every axis: the released value is next
+    to a corner of the unit square. `released_inverse` reproduces an error of the released code,
+    for weights trained with it.
     """
 
-    body: LsmConfig | FnoConfig
+    body: LsmConfig | BodyConfig
+    n_features: int | None = None
     latent_shape: tuple[int, ...] = (96, 96)
     n_modes: int = 12
     deformation_width: int = 32
@@ -52,7 +64,14 @@ class PointCloudConfig:
     @property
     def width(self) -> int:
         """Return the number of channels on the latent grid."""
-        return self.body.width if isinstance(self.body, FnoConfig) else self.body.widths[0]
+        if self.n_features is not None:
+            return self.n_features
+        return self.body.widths[0] if isinstance(self.body, LsmConfig) else self.body.width
+
+    @property
+    def latent_problem(self) -> ProblemShape:
+        """Return what the body has to map: features on the latent grid to as many others."""
+        return ProblemShape(space=self.latent_shape, n_inputs=self.width, n_outputs=self.width)
 
 
 class PointCloudModel(nn.Module):
@@ -60,11 +79,12 @@ class PointCloudModel(nn.Module):
 
     The first channels of the input are the positions of the points, in the unit cube. All others
     are the code of the shape, the same at every point of a sample. The number of points is free.
+    The network between the layers is given: it maps what `config.latent_problem` says.
     """
 
     coordinates: Tensor
 
-    def __init__(self, config: PointCloudConfig, shape: ProblemShape) -> None:
+    def __init__(self, config: PointCloudConfig, shape: ProblemShape, network: nn.Module) -> None:
         super().__init__()
         self.n_dims, self.n_modes = config.n_dims, config.n_modes
         n_code = shape.n_inputs - self.n_dims
@@ -77,7 +97,7 @@ class PointCloudModel(nn.Module):
         self.lift = nn.Linear(self.n_dims, width)
         self.to_grid = PointsToGrid(width, width, self.n_modes, config.latent_shape)
         self.grid_lift = nn.Linear(self.n_dims, width)
-        self.network = _body(config)
+        self.network = network
         self.to_points = GridToPoints(
             width, width, self.n_modes, self.n_dims, released_inverse=config.released_inverse
         )
@@ -96,14 +116,3 @@ class PointCloudModel(nn.Module):
         solved = self.network(functional.gelu(on_grid))
         at_points = self.to_points(solved, phases, deformed) + self.point_lift(positions)
         return self.head(at_points)
-
-
-def _body(config: PointCloudConfig) -> nn.Module:
-    """Return the network on the latent grid, from features to features of the same width.
-
-    A Fourier network ends without an activation, and the Fourier layer to the points would be
-    one with its last layer: as in geo-FNO, there is one between them.
-    """
-    if isinstance(config.body, FnoConfig):
-        return nn.Sequential(FourierNetwork(config.body, config.latent_shape), nn.GELU())
-    return LatentSpectralNetwork(config.body, config.latent_shape)

@@ -6,7 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lsm_core.models.point_cloud import PointCloudConfig, PointCloudModel
+from lsm_core.models.catalogue import build_model
+from lsm_core.models.point_cloud import PointCloudConfig
 from lsm_core.models.released_weights import ReleasedSettings, renamed
 from lsm_core.problems.shape import ProblemShape
 
@@ -34,7 +35,7 @@ def from_released_points(
     )
     # The number of points is no property of the model; one stands for any.
     shape = ProblemShape(space=(1,), n_inputs=settings.in_dim + n_code, n_outputs=settings.out_dim)
-    model = PointCloudModel(config, shape)
+    model = build_model(config, shape)
     model.load_state_dict(renamed_points(state))
     return model
 

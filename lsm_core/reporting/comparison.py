@@ -1,6 +1,6 @@
 """Results side by side, with the paper's figure beside each."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
@@ -13,6 +13,7 @@ HEADINGS = (
     "Parameters",
     "Test relative L2",
     "Seconds per epoch",
+    "Memory (MiB)",
     "Paper",
 )
 
@@ -29,6 +30,8 @@ class Row:
     mean_prediction: float
     """Error of always predicting the mean of the training targets: the least to beat."""
     seconds_per_epoch: float
+    peak_bytes: int
+    """Most memory of a run: of its device, or of its whole process on a CPU."""
     published: float | None
     failures: tuple[str, ...] = ()
 
@@ -42,7 +45,7 @@ class Row:
         grid = "×".join(str(size) for size in self.resolution)
         published = "–" if self.published is None else f"{self.published:.5g}"
         if not self.errors:
-            return (f"{self.benchmark} ({grid})", self.model, "–", "failed", "–", published)
+            return (f"{self.benchmark} ({grid})", self.model, "–", "failed", "–", "–", published)
         error = f"{self.error:.5f}"
         if len(self.errors) > 1:
             error += f" ± {stdev(self.errors):.5f}"
@@ -54,24 +57,31 @@ class Row:
             f"{self.n_parameters:,}",
             error,
             f"{self.seconds_per_epoch:.2f}",
+            f"{self.peak_bytes / 2**20:,.0f}",
             published,
         )
 
 
-def compare(results: Iterable[dict[str, Any]]) -> list[Row]:
+def compare(results: Iterable[Mapping[str, Any]]) -> list[Row]:
     """Return one row a benchmark and model; on each benchmark the best comes first."""
-    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for result in results:
-        key = (result["benchmark"], tuple(result["resolution"]), result["model"])
+        key = (result["benchmark"], tuple(result["resolution"]), row_name(result))
         groups.setdefault(key, []).append(result)
     order = list(dict.fromkeys(key[:2] for key in groups))
     rows = [_row(group) for group in groups.values()]
     return sorted(rows, key=lambda row: (order.index((row.benchmark, row.resolution)), row.error))
 
 
+def row_name(result: Mapping[str, Any]) -> str:
+    """Return what a run is called in a table: its model, and its setting where it has one."""
+    setting = result.get("setting")
+    return f"{result['model']} ({setting})" if setting else str(result["model"])
+
+
 def markdown_table(rows: Sequence[Row]) -> str:
     """Return the rows as a Markdown table."""
-    rule = ("---", "---", "---:", "---:", "---:", "---:")
+    rule = ("---", "---", "---:", "---:", "---:", "---:", "---:")
     lines: list[tuple[str, ...]] = [HEADINGS, rule, *(row.cells() for row in rows)]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
@@ -92,18 +102,19 @@ def text_table(rows: Sequence[Row]) -> str:
     return "\n".join(text)
 
 
-def _row(group: list[dict[str, Any]]) -> Row:
+def _row(group: list[Mapping[str, Any]]) -> Row:
     first = group[0]
     resolution = tuple(first["resolution"])
     done = [result for result in group if "error" not in result]
     return Row(
         benchmark=first["benchmark"],
         resolution=resolution,
-        model=first["model"],
+        model=row_name(first),
         n_parameters=done[0]["parameters"] if done else 0,
         errors=tuple(result["test"]["rel_l2"] for result in done),
         mean_prediction=done[0]["mean_prediction"] if done else float("nan"),
         seconds_per_epoch=fmean(r["seconds_per_epoch"] for r in done) if done else float("nan"),
+        peak_bytes=max((result.get("peak_bytes", 0) for result in done), default=0),
         published=published_error(first["benchmark"], first["model"], resolution),
         failures=tuple(result["error"] for result in group if "error" in result),
     )

@@ -23,6 +23,8 @@ STYLE: dict[Any, Any] = {
 }
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 """Okabe and Ito's palette, which colour-blind readers can tell apart."""
+DASHES = ("-", "-.", ":")
+"""Where there are more lines than colours, these tell them apart."""
 
 
 def training_curves(histories: Mapping[str, Sequence[Mapping[str, float | int]]]) -> str:
@@ -30,15 +32,21 @@ def training_curves(histories: Mapping[str, Sequence[Mapping[str, float | int]]]
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(7.2, 3.2), layout="constrained")
         axes = figure.subplots()
-        for colour, (model, history) in zip(COLOURS, histories.items(), strict=False):
+        crowded = len(histories) > 3
+        for number, (model, history) in enumerate(histories.items()):
+            colour = COLOURS[number % len(COLOURS)]
+            dashes = DASHES[number // len(COLOURS) % len(DASHES)]
             epochs = [record["epoch"] for record in history]
-            axes.semilogy(epochs, [r["validation"] for r in history], color=colour, label=model)
-            axes.semilogy(
-                epochs, [r["train"] for r in history], color=colour, alpha=0.35, linestyle="--"
-            )
+            # Samples to validate on may be missing; then the training error is all there is.
+            errors = [record.get("validation", record["train"]) for record in history]
+            axes.semilogy(epochs, errors, dashes, color=colour, label=model)
+            if not crowded:
+                trained = [record["train"] for record in history]
+                axes.semilogy(epochs, trained, "--", color=colour, alpha=0.35)
         axes.set_xlabel("epoch")
         axes.set_ylabel("relative L2")
-        axes.legend(title="validation (training dashed)", frameon=False)
+        title = "validation" if crowded else "validation (training dashed)"
+        axes.legend(title=title, frameon=False, ncols=3 if crowded else 1, fontsize=8)
         return _svg(figure)
 
 

@@ -1,11 +1,12 @@
-"""Samples in memory, cut into batches in an order that depends on the seed and epoch alone."""
+"""Samples cut into batches, in an order that depends on the seed and epoch alone."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import ceil
+from typing import Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 
@@ -19,24 +20,59 @@ class Fields:
     def __len__(self) -> int:
         return len(self.inputs)
 
+    def split(self, size: int) -> list["Fields"]:
+        """Return the samples in parts of at most `size`."""
+        parts = zip(self.inputs.split(size), self.targets.split(size), strict=True)
+        return [Fields(*part) for part in parts]
+
+
+@runtime_checkable
+class Batches(Protocol):
+    """The training samples, as the loop sees them."""
+
+    @property
+    def n_samples(self) -> int:
+        """Return the number of samples of an epoch."""
+
+    def __len__(self) -> int:
+        """Return the number of batches of an epoch; the last one holds what is left."""
+
+    def epoch(self, number: int, first: int = 0) -> Iterator[Fields]:
+        """Yield the batches of one epoch from the `first` on, always the same ones.
+
+        The order is not drawn from a running generator, so a resumed run sees the same one.
+        """
+
 
 @dataclass(frozen=True)
-class Batches:
-    """Shuffled batches of an epoch; the last one holds what is left."""
+class BatchesInMemory:
+    """Shuffled batches of fields that are all in memory."""
 
     fields: Fields
     batch_size: int
-    seed: int
+    order: Callable[[int], Int[Tensor, " samples"]]
+    """From the number of an epoch to the order of its samples."""
+
+    @property
+    def n_samples(self) -> int:
+        """Return the number of samples."""
+        return len(self.fields)
 
     def __len__(self) -> int:
         return ceil(len(self.fields) / self.batch_size)
 
-    def epoch(self, number: int) -> Iterator[Fields]:
-        """Yield the batches of one epoch, the same for the same seed and number.
-
-        The order is not drawn from a running generator, so a resumed run sees the same one.
-        """
-        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + number)
-        order = torch.randperm(len(self.fields), generator=generator)
-        for indices in order.split(self.batch_size):
+    def epoch(self, number: int, first: int = 0) -> Iterator[Fields]:
+        """Yield the batches of one epoch from the `first` on."""
+        order = self.order(number)[first * self.batch_size :]
+        for indices in order.split(self.batch_size) if len(order) else ():
             yield Fields(self.fields.inputs[indices], self.fields.targets[indices])
+
+
+def permutations(n_samples: int, seed: int) -> Callable[[int], Int[Tensor, " samples"]]:
+    """Return the function from epochs to random orders of all samples."""
+
+    def order(epoch: int) -> Tensor:
+        generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
+        return torch.randperm(n_samples, generator=generator)
+
+    return order

@@ -1,10 +1,13 @@
 """How to train."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 Scheme = Literal["none", "pointwise", "channel"]
 Schedule = Literal["step", "one_cycle", "constant"]
+Precision = Literal["float32", "tf32", "bfloat16"]
+Selection = Literal["last", "best_validation", "best_test"]
+Statistics = Literal["running", "batch"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,18 +21,52 @@ class TrainingConfig:
 
     epochs: int = 500
     batch_size: int = 20
+    """Samples a step, over all ranks and accumulated parts."""
     learning_rate: float = 1e-3
     weight_decay: float = 1e-4
     schedule: Schedule = "step"
     input_normalization: Scheme = "none"
     target_normalization: Scheme = "none"
+    fraction: float = 1.0
+    """Part of the training samples in use, from the first on: smaller parts lie in larger ones."""
+    accumulation: int = 1
+    """Parts in which a batch passes through the model, one after the other, to save memory. Batch
+    normalisation sees each part alone."""
+    precision: Precision = "float32"
+    """`tf32` and `bfloat16` are for graphics processors. Fourier transforms and our convolutions
+    stay in float32."""
+    compile: bool = False
+    """Whether torch compiles the model, on graphics processors."""
+    shuffle_bytes: int = 2**30
+    """Training sets up to this size are permuted as a whole, larger ones within windows of it.
+    The order does not depend on how much is held in memory."""
+    selection: Selection = "last"
+    """Which epoch's weights are the result. `best_test` looks at the test samples to choose, and
+    its error is then no measure of what the model does on new ones."""
+    test_statistics: Statistics = "running"
+    """`batch` measures in training mode, with the statistics of each test batch, as the released
+    Navier-Stokes script does."""
 
     def __post_init__(self) -> None:
-        if self.epochs < 1:
-            raise ValueError(f"epochs must be at least 1, got {self.epochs}")
-        if self.batch_size < 1:
-            raise ValueError(f"batch_size must be at least 1, got {self.batch_size}")
+        for name in ("epochs", "batch_size", "accumulation", "shuffle_bytes"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.learning_rate <= 0:
             raise ValueError(f"learning_rate must be positive, got {self.learning_rate}")
         if self.weight_decay < 0:
             raise ValueError(f"weight_decay must not be negative, got {self.weight_decay}")
+        if not 0 < self.fraction <= 1:
+            raise ValueError(f"fraction must be above 0 and at most 1, got {self.fraction}")
+        for name, kind in _CHOICES.items():
+            if getattr(self, name) not in get_args(kind):
+                raise ValueError(f"{name} is one of {get_args(kind)}, not {getattr(self, name)!r}")
+
+
+_CHOICES = {
+    "schedule": Schedule,
+    "input_normalization": Scheme,
+    "target_normalization": Scheme,
+    "precision": Precision,
+    "selection": Selection,
+    "test_statistics": Statistics,
+}

@@ -1,20 +1,38 @@
-"""The training loop. It hands control back after every epoch; it does not call out."""
+"""The training loop. It hands control back after every batch and epoch; it does not call out."""
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from math import isfinite
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.utils import get_total_norm
 
+from lsm_core.layers.ranks import n_ranks, rank, sum_in_place
 from lsm_core.training.batches import Batches, Fields
 from lsm_core.training.config import TrainingConfig
 from lsm_core.training.losses import summed_relative_l2
 from lsm_core.training.state import TrainingState
 
+HOPELESS = 1e4
+"""Relative error of a sample beyond which training has lost its way; zero predictions give 1."""
+
 
 class Diverged(RuntimeError):
-    """The loss is no longer a number."""
+    """The loss is no longer a number, or far beyond any that training could come back from."""
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """What one batch showed."""
+
+    epoch: int
+    """Epochs done before it."""
+    batch: int
+    """Batches of this epoch done, this one included."""
+    train_loss: float
+    """Mean relative L2 error of its samples."""
 
 
 @dataclass(frozen=True)
@@ -28,36 +46,85 @@ class EpochReport:
     learning_rate: float
 
 
-def fit(state: TrainingState, batches: Batches, config: TrainingConfig) -> Iterator[EpochReport]:
-    """Train to `config.epochs`, yielding after each epoch so the caller may log, save or stop."""
+def fit(
+    state: TrainingState, batches: Batches, config: TrainingConfig
+) -> Iterator[BatchReport | EpochReport]:
+    """Train to `config.epochs`, yielding after each batch and epoch: the caller logs, saves, stops.
+
+    The state is whole whenever control is handed back, and training continues from it in the
+    middle of an epoch, too.
+    """
     while state.epoch < config.epochs:
-        learning_rate = state.optimizer.param_groups[0]["lr"]
         state.model.train()
-        total = 0.0
-        for number, batch in enumerate(batches.epoch(state.epoch)):
-            loss = train_step(state, batch)
-            if not isfinite(loss):
-                raise Diverged(
-                    f"the loss became {loss} in batch {number} of epoch {state.epoch}; "
-                    "lower the learning rate"
-                )
-            total += loss
-        state.epoch += 1
-        yield EpochReport(state.epoch, total / len(batches.fields), learning_rate)
+        for batch in batches.epoch(state.epoch, state.batch):
+            loss = _step_or_say_why_not(state, batch, config)
+            state.batch += 1
+            state.epoch_loss += loss
+            yield BatchReport(state.epoch, state.batch, loss / len(batch))
+        mean_loss = state.epoch_loss / batches.n_samples
+        state.epoch, state.batch, state.epoch_loss = state.epoch + 1, 0, 0.0
+        yield EpochReport(state.epoch, mean_loss, state.learning_rate)
 
 
-def train_step(state: TrainingState, batch: Fields) -> float:
-    """Take one step of the optimiser and return the summed loss before it."""
-    device = _device(state.model)
+def train_step(
+    state: TrainingState, batch: Fields, config: TrainingConfig | None = None
+) -> tuple[float, float]:
+    """Take one step of the optimiser; return the summed loss before it and the gradient's norm.
+
+    With several ranks each takes its share of the batch. Losses and gradients are sums over the
+    samples, so that the sum over the ranks is what one process would have had. If it is not
+    finite the step is not taken.
+    """
+    config = config or TrainingConfig()
+    model = state.model
     state.optimizer.zero_grad(set_to_none=True)
-    loss = summed_relative_l2(state.model(batch.inputs.to(device)), batch.targets.to(device))
-    value = loss.item()
-    if isfinite(value):
+    share, weight = _share(batch)
+    total = torch.zeros((), device=_device(model))
+    for part in share.split(-(-len(share) // config.accumulation)):
+        with _autocast(model, config):
+            predicted = model(part.inputs.to(_device(model)))
+        loss = weight * summed_relative_l2(predicted.float(), part.targets.to(_device(model)))
         loss.backward()
-        state.optimizer.step()
-        state.schedule.step()
-    return value
+        total += loss.detach()
+    gradients = [p.grad for p in model.parameters() if p.grad is not None]
+    sum_in_place([total, *gradients])
+    value, norm = total.item(), get_total_norm(gradients).item()
+    if isfinite(value) and isfinite(norm):
+        state.step()
+    return value, norm
+
+
+def _step_or_say_why_not(state: TrainingState, batch: Fields, config: TrainingConfig) -> float:
+    loss, norm = train_step(state, batch, config)
+    place = f"in batch {state.batch} of epoch {state.epoch}"
+    advice = "the state before it is kept; lower the learning rate"
+    if not isfinite(loss):
+        raise Diverged(f"the loss became {loss} {place}; {advice}")
+    if not isfinite(norm):
+        raise Diverged(f"the gradient became {norm} {place}; {advice}")
+    if loss > HOPELESS * len(batch):
+        mean = loss / len(batch)
+        raise Diverged(f"the relative error rose to {mean:.3g} {place}; lower the learning rate")
+    return loss
+
+
+def _share(batch: Fields) -> tuple[Fields, float]:
+    """Return the samples of this rank, and the weight of their loss.
+
+    A batch with fewer samples than ranks is worked on as a whole by all of them.
+    """
+    if len(batch) < n_ranks():
+        return batch, 1 / n_ranks()
+    own = slice(rank(), None, n_ranks())
+    return Fields(batch.inputs[own], batch.targets[own]), 1.0
+
+
+def _autocast(model: nn.Module, config: TrainingConfig) -> AbstractContextManager[object]:
+    if config.precision != "bfloat16":
+        return nullcontext()
+    return torch.autocast(_device(model).type, torch.bfloat16)
 
 
 def _device(model: nn.Module) -> torch.device:
-    return next(model.parameters()).device
+    parameter: Tensor = next(model.parameters())
+    return parameter.device

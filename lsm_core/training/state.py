@@ -5,17 +5,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 from torch.optim import Adam
 from torch.optim.lr_scheduler import ConstantLR, LRScheduler, OneCycleLR, StepLR
 
+from lsm_core.layers.ranks import gathered, rank
 from lsm_core.training.config import TrainingConfig
 
 
 @dataclass
 class TrainingState:
-    """A model in training: its weights, the optimiser's moments, the schedule and the epoch.
+    """A model in training: its weights, the optimiser's moments, the schedule and the position.
 
     Bytes are in the safetensors format, which holds arrays and text and cannot run code.
     """
@@ -24,9 +26,26 @@ class TrainingState:
     optimizer: Adam
     schedule: LRScheduler
     epoch: int = 0
+    """Epochs done."""
+    batch: int = 0
+    """Batches done of the epoch after them."""
+    epoch_loss: float = 0.0
+    """Sum of the losses of these batches."""
+
+    learning_rate: float = 0.0
+    """Rate of the last step."""
+
+    def step(self) -> None:
+        """Change the weights by the gradients that are there, and the rate by the schedule."""
+        self.learning_rate = self.optimizer.param_groups[0]["lr"]
+        self.optimizer.step()
+        self.schedule.step()
 
     def to_bytes(self, notes: dict[str, Any]) -> bytes:
-        """Return the whole state; `notes` is plain data that comes back with it."""
+        """Return the whole state; `notes` is plain data that comes back with it.
+
+        All ranks must call it together: it holds the random state of each.
+        """
         tensors = {f"model.{k}": v.contiguous() for k, v in self.model.state_dict().items()}
         moments = self.optimizer.state_dict()["state"]
         for index, values in moments.items():
@@ -35,10 +54,13 @@ class TrainingState:
         schedule.pop("_anneal_func_type", None)
         plain = {
             "epoch": self.epoch,
+            "batch": self.batch,
+            "epoch_loss": self.epoch_loss,
+            "learning_rate": self.learning_rate,
             "notes": notes,
             "schedule": schedule,
             "groups": self.optimizer.state_dict()["param_groups"],
-            "random": torch.get_rng_state().tolist(),
+            "random": gathered(_random_states()),
         }
         return save(tensors, {"state": json.dumps(plain)})
 
@@ -52,15 +74,21 @@ class TrainingState:
             moments.setdefault(int(index), {})[moment] = value
         self.optimizer.load_state_dict({"state": moments, "param_groups": plain["groups"]})
         self.schedule.load_state_dict(plain["schedule"])
-        torch.set_rng_state(torch.tensor(plain["random"], dtype=torch.uint8))
-        self.epoch = plain["epoch"]
+        # A run that continues on more ranks than before has no state for the new ones.
+        if rank() < len(plain["random"]):
+            _set_random_states(plain["random"][rank()])
+        self.epoch, self.batch = plain["epoch"], plain["batch"]
+        self.epoch_loss, self.learning_rate = plain["epoch_loss"], plain["learning_rate"]
         return dict(plain["notes"])
 
 
 def start_training(model: nn.Module, config: TrainingConfig, n_batches: int) -> TrainingState:
-    """Return the state before the first epoch of `n_batches` batches each."""
+    """Return the state before the first epoch of `n_batches` batches each.
+
+    Parameters that ask for no gradient are left as they are.
+    """
     optimizer = Adam(
-        model.parameters(),
+        [parameter for parameter in model.parameters() if parameter.requires_grad],
         lr=config.learning_rate,
         weight_decay=config.weight_decay,
         fused=True,
@@ -76,10 +104,31 @@ def start_training(model: nn.Module, config: TrainingConfig, n_batches: int) -> 
     return TrainingState(model, optimizer, schedule)
 
 
+def model_weights(content: bytes) -> dict[str, Tensor]:
+    """Return the weights and buffers of the model in a saved state."""
+    return _part(_read(content)[0], "model.")
+
+
+def _random_states() -> dict[str, list[int]]:
+    states = {"cpu": torch.get_rng_state().tolist()}
+    if torch.cuda.is_available():
+        states["cuda"] = torch.cuda.get_rng_state().tolist()
+    return states
+
+
+def _set_random_states(states: dict[str, list[int]]) -> None:
+    torch.set_rng_state(torch.tensor(states["cpu"], dtype=torch.uint8))
+    if "cuda" in states and torch.cuda.is_available():
+        torch.cuda.set_rng_state(torch.tensor(states["cuda"], dtype=torch.uint8))
+
+
 def _read(content: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    header_size = int.from_bytes(content[:8], "little")
-    header = json.loads(content[8 : 8 + header_size])
-    return load(content), json.loads(header["__metadata__"]["state"])
+    try:
+        header_size = int.from_bytes(content[:8], "little")
+        header = json.loads(content[8 : 8 + header_size])
+        return load(content), json.loads(header["__metadata__"]["state"])
+    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"this is no saved training state: {error}") from error
 
 
 def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -13,7 +13,9 @@ from lsm_core.models.fno import FnoConfig
 from lsm_core.models.lsm import release_form
 from lsm_core.models.point_cloud import PointCloudConfig
 from lsm_core.models.released_points import from_released_points, renamed_points
+from lsm_core.names import TIME_STEPPING
 from lsm_core.problems.shape import ProblemShape
+from tests.lsm_core.models.small_configs import SMALL
 from tests.lsm_core.models.straightforward import StraightforwardLsm
 
 REFERENCE = Path(__file__).parents[4] / "shared" / "reference" / "lsm_irregular.npz"
@@ -21,6 +23,11 @@ N_CODE = 42
 BODIES = {
     "lsm": release_form(width=8, n_scales=3),
     "fno": FnoConfig(width=6, n_modes=4, n_layers=2),
+}
+OTHER_BODIES = {
+    name: config
+    for name, config in SMALL.items()
+    if name not in BODIES and name not in TIME_STEPPING
 }
 
 
@@ -33,7 +40,11 @@ def small_model(
 ) -> nn.Module:
     torch.manual_seed(0)
     config = PointCloudConfig(
-        body=BODIES[body], latent_shape=latent_shape, n_modes=4, deformation_width=8
+        body=(BODIES | OTHER_BODIES)[body],
+        n_features=6 if body in OTHER_BODIES else None,
+        latent_shape=latent_shape,
+        n_modes=4,
+        deformation_width=8,
     )
     n_inputs = len(latent_shape) + n_code
     return build_model(config, ProblemShape(space=(30,), n_inputs=n_inputs, n_outputs=n_outputs))
@@ -226,6 +237,34 @@ def test_every_parameter_gets_a_gradient(body, n_code):
         if not name.endswith("key.bias") and not parameter.grad.abs().max() > 0
     ]
     assert silent == []
+
+
+@pytest.mark.parametrize("body", OTHER_BODIES)
+def test_every_grid_model_works_between_points(body):
+    model = small_model(body, n_outputs=2).double().eval()
+    points = cloud(batch=2).double()
+    predicted = model(points)
+    assert predicted.shape == (2, 30, 2)
+    torch.testing.assert_close(model(points[:1]), predicted[:1])
+    predicted.square().sum().backward()
+    silent = [
+        name
+        for name, parameter in model.named_parameters()
+        if not name.endswith("key.bias") and not parameter.grad.abs().max() > 1e-15
+    ]
+    assert silent == []
+
+
+def test_the_features_on_the_grid_are_as_many_as_said():
+    config = PointCloudConfig(body=OTHER_BODIES["mwt"], n_features=7)
+    assert config.latent_problem == ProblemShape(space=(96, 96), n_inputs=7, n_outputs=7)
+    assert PointCloudConfig(body=BODIES["lsm"]).width == 8
+    assert PointCloudConfig(body=BODIES["fno"]).width == 6
+    with pytest.raises(ValueError, match="fno of width 6 reads and writes as many features, not 7"):
+        build_model(
+            PointCloudConfig(body=BODIES["fno"], n_features=7),
+            ProblemShape(space=(30,), n_inputs=2, n_outputs=1),
+        )
 
 
 def test_the_parameters_are_counted_as_published():

@@ -21,6 +21,7 @@ def result(model: str, error: float, seed: int = 0) -> dict[str, Any]:
         "test": {"rel_l2": error},
         "mean_prediction": 1.0,
         "seconds_per_epoch": 0.5,
+        "peak_bytes": 300 * 2**20,
     }
 
 
@@ -39,12 +40,19 @@ def test_seeds_are_averaged_and_failures_are_shown() -> None:
     assert lost.cells()[3] == "failed"
 
 
+def test_a_setting_is_a_row_of_its_own_beside_the_same_published_figure() -> None:
+    rows = compare([{**result("lsm", 0.02), "setting": "smooth form"}, result("lsm", 0.03)])
+    assert [row.model for row in rows] == ["lsm (smooth form)", "lsm"]
+    assert [row.published for row in rows] == [0.00123, 0.00123]
+
+
 def test_tables_have_one_line_a_row() -> None:
     rows = compare([result("lsm", 0.02), result("fno", 0.01)])
-    assert "| burgers (256) | fno | 1,234 | 0.01000 | 0.50 | 0.00332 |" in markdown_table(rows)
+    line = "| burgers (256) | fno | 1,234 | 0.01000 | 0.50 | 300 | 0.00332 |"
+    assert line in markdown_table(rows)
     lines = text_table(rows).splitlines()
     assert len(lines) == 5
-    assert lines[2].split() == ["burgers", "(256)", "fno", "1,234", "0.01000", "0.50", "0.00332"]
+    assert lines[2].split() == line.replace("|", "").split()
     assert lines[4] == "Predicting the mean of burgers: 1.0000"
 
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from lsm_core.training.normalization import fit_normalization
+from lsm_core.training.normalization import Moments, fit_normalization
 
 
 @pytest.fixture
@@ -36,3 +36,13 @@ def test_none_leaves_values_as_they_are(fields: torch.Tensor) -> None:
 def test_a_point_where_all_samples_agree_stays_finite() -> None:
     fields = torch.zeros(10, 3, 1)
     assert fit_normalization("pointwise", fields).encode(fields).isfinite().all()
+
+
+def test_moments_of_parts_are_those_of_the_whole(fields: torch.Tensor) -> None:
+    parts = Moments.of(fields.split(7))
+    double = fields.double()
+    torch.testing.assert_close(parts.mean, double.mean(0))
+    torch.testing.assert_close(parts.std, double.std(0))
+    mean, std = parts.over_points()
+    torch.testing.assert_close(mean, double.mean((0, 1, 2)))
+    torch.testing.assert_close(std, double.std((0, 1, 2)))

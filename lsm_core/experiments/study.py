@@ -1,0 +1,169 @@
+"""The studies of the paper beside its main table, as lists of cells.
+
+A study is data: what to train, and what each cell is called. Whatever runs a benchmark runs them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from lsm_core.experiments.experiment import Experiment, Start
+from lsm_core.experiments.presets import experiment
+from lsm_core.layers.convolution_block import ConvolutionConfig
+from lsm_core.models.lsm import LsmConfig, release_form, smooth_form
+from lsm_core.models.lsm_ablations import ablations, sweeps
+from lsm_core.models.point_cloud import PointCloudConfig
+from lsm_core.names import BenchmarkName, ModelName, PresetName, StudyName
+
+FRACTIONS = (0.2, 0.4, 0.6, 0.8, 1.0)
+RESOLUTIONS: dict[BenchmarkName, dict[PresetName, tuple[int, ...]]] = {
+    "darcy": {"smoke": (16, 32), "quick": (32, 64), "paper": (32, 64, 128, 256, 512, 1024)},
+    "burgers": {
+        "smoke": (32, 64),
+        "quick": (128, 256, 512),
+        "paper": (256, 512, 1024, 2048, 4096, 8192),
+    },
+    "navier_stokes": {"smoke": (16, 32), "quick": (32,), "paper": (64, 128)},
+}
+RESOLUTION_MODELS: tuple[ModelName, ...] = ("lsm", "fno")
+TRANSFER_MODELS: tuple[ModelName, ...] = ("lsm",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One experiment of a study and what it is called there."""
+
+    setting: str
+    experiment: Experiment
+
+
+def study_cells(name: StudyName, preset: PresetName, seeds: Sequence[int]) -> list[Cell]:
+    """Return the cells of a study, once a seed."""
+    return [cell for seed in seeds for cell in STUDIES[name](preset, seed)]
+
+
+def burgers_settings(preset: PresetName, seed: int) -> list[Cell]:
+    """Return forms of LSM on Burgers, whose settings were never published.
+
+    From the released form by analogy with two dimensions, one change at a time, to the smooth
+    form, and that at other widths and numbers of scales. To be judged on validation samples.
+    """
+    width, n_scales = (8, 3) if preset == "smoke" else (16, 5)
+    release, smooth = (
+        release_form(width=width, n_scales=n_scales),
+        ConvolutionConfig(
+            normalization="none", activation="gelu", pooling="average", boundary="circular"
+        ),
+    )
+    forms: dict[str, LsmConfig] = {
+        "release form": release,
+        "release form, circular": _with_convolution(release, boundary="circular"),
+        "release form, GELU": _with_convolution(release, activation="gelu"),
+        "release form, instance norm": _with_convolution(release, normalization="instance"),
+        "release form, no norm": _with_convolution(release, normalization="none"),
+        "smooth form": replace(release, convolution=smooth),
+        "smooth form, max pooling": replace(release, convolution=replace(smooth, pooling="max")),
+        "smooth form, one scale fewer": smooth_form(width=width, n_scales=n_scales - 1),
+        "smooth form, half as wide": smooth_form(width=max(8, width // 2), n_scales=n_scales),
+        "smooth form, whole field as one patch": replace(
+            smooth_form(width=width, n_scales=n_scales), patchify=False
+        ),
+    }
+    return _variants(experiment(preset, "burgers", "lsm", seed), forms)
+
+
+def burgers_forms(preset: PresetName, seed: int) -> list[Cell]:
+    """Return the two forms of LSM that are compared on Burgers at length, and FNO.
+
+    The smooth form is the one that the settings above lead to; the released form is that of the
+    scripts for two dimensions.
+    """
+    width, n_scales = (8, 3) if preset == "smoke" else (16, 5)
+    forms = {
+        "smooth form": smooth_form(width=width, n_scales=n_scales),
+        "released form": release_form(width=2 * width, n_scales=n_scales),
+    }
+    fno = Cell(setting="", experiment=experiment(preset, "burgers", "fno", seed))
+    return [fno, *_variants(experiment(preset, "burgers", "lsm", seed), forms)]
+
+
+def paper_ablations(preset: PresetName, seed: int) -> list[Cell]:
+    """Return the rows of the ablation tables, on the problems that both tables have."""
+    problems: tuple[BenchmarkName, ...] = ("elasticity_p", "darcy")
+    return [cell for name in problems for cell in _lsm_variants(preset, name, seed, ablations)]
+
+
+def elasticity_hyperparameters(preset: PresetName, seed: int) -> list[Cell]:
+    """Return the sweeps over latent tokens, basis operators and scales."""
+    return _lsm_variants(preset, "elasticity_g", seed, sweeps)
+
+
+def resolutions(benchmark: BenchmarkName) -> Callable[[PresetName, int], list[Cell]]:
+    """Return the study that trains on the same samples at several resolutions."""
+
+    def cells(preset: PresetName, seed: int) -> list[Cell]:
+        sizes = RESOLUTIONS[benchmark]["paper" if preset == "release" else preset]
+        made = []
+        for model in RESOLUTION_MODELS:
+            base = experiment(preset, benchmark, model, seed)
+            for size in sizes:
+                at_size = replace(base, data=base.data.at_resolution(size))
+                made.append(Cell(setting=f"{model} at {size}", experiment=at_size))
+        return made
+
+    return cells
+
+
+def pipe_to_airfoil(preset: PresetName, seed: int) -> list[Cell]:
+    """Return training on parts of the airfoil samples, from scratch and from a model of pipes."""
+    made = []
+    for model in TRANSFER_MODELS:
+        source = experiment(preset, "pipe", model, seed)
+        target = experiment(preset, "airfoil", model, seed)
+        for fraction in FRACTIONS:
+            part = replace(target, training=replace(target.training, fraction=fraction))
+            tuned = replace(part, start=Start(source=source))
+            share = f"{fraction:.0%} of the data"
+            made.append(Cell(setting=f"{model} from scratch, {share}", experiment=part))
+            made.append(Cell(setting=f"{model} fine-tuned, {share}", experiment=tuned))
+    return made
+
+
+STUDIES: dict[StudyName, Callable[[PresetName, int], list[Cell]]] = {
+    "burgers-settings": burgers_settings,
+    "burgers-forms": burgers_forms,
+    "ablations": paper_ablations,
+    "hyperparameters": elasticity_hyperparameters,
+    "resolutions-darcy": resolutions("darcy"),
+    "resolutions-burgers": resolutions("burgers"),
+    "resolutions-navier-stokes": resolutions("navier_stokes"),
+    "transfer": pipe_to_airfoil,
+}
+
+
+def _lsm_variants(
+    preset: PresetName,
+    benchmark: BenchmarkName,
+    seed: int,
+    variants: Callable[[LsmConfig], dict[str, LsmConfig]],
+) -> list[Cell]:
+    base = experiment(preset, benchmark, "lsm", seed)
+    config = base.model.body if isinstance(base.model, PointCloudConfig) else base.model
+    if not isinstance(config, LsmConfig):
+        raise TypeError(f"the LSM of {preset} on {benchmark} is a {type(config).__name__}")
+    return _variants(base, variants(config))
+
+
+def _variants(base: Experiment, forms: Mapping[str, LsmConfig]) -> list[Cell]:
+    """Return an experiment with each of some configurations, as bodies on scattered points."""
+    wrapper = base.model if isinstance(base.model, PointCloudConfig) else None
+    return [
+        Cell(
+            setting=name,
+            experiment=replace(base, model=replace(wrapper, body=config) if wrapper else config),
+        )
+        for name, config in forms.items()
+    ]
+
+
+def _with_convolution(config: LsmConfig, **changes: str) -> LsmConfig:
+    return replace(config, convolution=replace(config.convolution, **changes))  # type: ignore[arg-type]

@@ -1,0 +1,146 @@
+"""Galerkin Transformer (Cao, NeurIPS 2021), in any dimension."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+from lsm_core.layers.coordinates import unit_coordinates
+from lsm_core.layers.fourier_modes import SpectralResampling, modes_of_axes
+from lsm_core.layers.galerkin_attention import GalerkinAttention
+from lsm_core.layers.head import Head
+from lsm_core.layers.resampling import resample
+from lsm_core.layers.strided_convolution import Convolution
+from lsm_core.problems.shape import ProblemShape
+
+Features = Float[Tensor, "batch *space channel"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GalerkinConfig:
+    """Everything that can be chosen about a Galerkin Transformer.
+
+    Attention is between the points of a grid that is coarser than that of the data by the factor
+    `coarsening`. The hidden layer of the feed-forward network is `expansion` times as wide as the
+    features. `n_modes`, one number for all axes or one for each, and `decoder_width` belong to
+    the Fourier layers after it.
+    """
+
+    width: int = 128
+    n_layers: int = 6
+    n_heads: int = 4
+    expansion: int = 2
+    coarsening: int = 2
+    decoder_width: int = 48
+    n_decoder_layers: int = 2
+    n_modes: int | tuple[int, ...] = 12
+    head_width: int = 128
+
+    def __post_init__(self) -> None:
+        modes = self.n_modes if isinstance(self.n_modes, tuple) else (self.n_modes,)
+        for name in (
+            "width",
+            "n_layers",
+            "n_heads",
+            "expansion",
+            "coarsening",
+            "decoder_width",
+            "n_decoder_layers",
+            "head_width",
+        ):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if min(modes) < 1:
+            raise ValueError(f"n_modes must be at least 1, got {min(modes)}")
+        if self.width % self.n_heads:
+            raise ValueError(f"width {self.width} must be a multiple of n_heads {self.n_heads}")
+
+
+class EncoderLayer(nn.Module):
+    """Attention and a feed-forward network, each added to what came in."""
+
+    def __init__(self, config: GalerkinConfig, n_dims: int) -> None:
+        super().__init__()
+        width, n_hidden = config.width, config.expansion * config.width
+        self.attention = GalerkinAttention(width, config.n_heads, n_dims)
+        self.feed_forward = nn.Sequential(
+            nn.Linear(width, n_hidden), nn.ReLU(), nn.Linear(n_hidden, width)
+        )
+
+    def forward(
+        self,
+        points: Float[Tensor, "batch point channel"],
+        positions: Float[Tensor, "point axis"],
+    ) -> Float[Tensor, "batch point channel"]:
+        """Return the features of every point after the layer."""
+        points = points + self.attention(points, positions)
+        return points + self.feed_forward(points)
+
+
+class SpectralDecoder(nn.Module):
+    """Fourier layers from features and coordinates to features of the decoder's width."""
+
+    def __init__(self, config: GalerkinConfig, n_modes: tuple[int, ...]) -> None:
+        super().__init__()
+        width = config.decoder_width
+        inputs = [config.width] + [width] * (config.n_decoder_layers - 1)
+        self.lift = nn.Linear(config.width + len(n_modes), config.width)
+        self.spectral = nn.ModuleList(SpectralResampling(n, width, n_modes) for n in inputs)
+        self.local = nn.ModuleList(nn.Linear(n, width) for n in inputs)
+
+    def forward(
+        self, features: Features, coordinates: Float[Tensor, "*space axis"]
+    ) -> Float[Tensor, "batch *space feature"]:
+        """Return the features after all layers."""
+        coordinates = coordinates.expand(len(features), *coordinates.shape)
+        features = self.lift(torch.cat([features, coordinates], dim=-1))
+        for spectral, local in zip(self.spectral, self.local, strict=True):
+            features = functional.silu(spectral(features) + local(features))
+        return features
+
+
+class Galerkin(nn.Module):
+    """Galerkin Transformer on a regular grid; the weights serve every grid.
+
+    The defaults are the authors' for Darcy flow, with convolutions on both sides of the coarser
+    grid; their number of parameters is 3 % below that of the LSM paper, which does not say how
+    wide its decoder is. The authors also set the values at the edges for Darcy flow: that is
+    knowledge about one problem, and none of the models here has it.
+    """
+
+    coordinates: Tensor
+    positions: Tensor
+
+    def __init__(self, config: GalerkinConfig, shape: ProblemShape) -> None:
+        super().__init__()
+        n_dims = shape.n_dims
+        modes = modes_of_axes(config.n_modes, shape.space)
+        self.space = shape.space
+        self.coarse = tuple(-(-size // config.coarsening) for size in shape.space)
+        width = config.width
+        self.before_coarsening = Convolution(n_dims, shape.n_inputs + n_dims, width)
+        self.after_coarsening = Convolution(n_dims, width, width)
+        self.encoder = nn.ModuleList(EncoderLayer(config, n_dims) for _ in range(config.n_layers))
+        self.before_refining = Convolution(n_dims, width, width)
+        self.after_refining = Convolution(n_dims, width, width)
+        self.decoder = SpectralDecoder(config, modes)
+        self.head = Head(config.decoder_width, config.head_width, shape.n_outputs)
+        self.register_buffer("coordinates", unit_coordinates(shape.space), persistent=False)
+        positions = unit_coordinates(self.coarse).flatten(0, -2)
+        self.register_buffer("positions", positions, persistent=False)
+
+    def forward(
+        self, field: Float[Tensor, "batch *space input"]
+    ) -> Float[Tensor, "batch *space output"]:
+        """Return the predicted fields."""
+        coordinates = self.coordinates.expand(len(field), *self.coordinates.shape)
+        features = functional.silu(self.before_coarsening(torch.cat([field, coordinates], dim=-1)))
+        features = functional.silu(self.after_coarsening(resample(features, self.coarse)))
+        points = features.flatten(1, -2)
+        for layer in self.encoder:
+            points = layer(points, self.positions)
+        features = functional.silu(self.before_refining(points.view(features.shape)))
+        features = functional.silu(self.after_refining(resample(features, self.space)))
+        return self.head(self.decoder(features, self.coordinates))

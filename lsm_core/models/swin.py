@@ -1,0 +1,112 @@
+"""Swin Transformer (Liu et al., ICCV 2021), in any dimension.
+
+Attention within windows, which every other block shifts by half their size. The original halves the
+resolution between its stages, to classify images; here a value is wanted at every point, so all
+blocks work at one resolution. Depth and width are smaller, to the size that the LSM paper compares
+with.
+"""
+
+from dataclasses import dataclass
+from math import prod
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from lsm_core.layers.coordinates import unit_coordinates
+from lsm_core.layers.head import Head
+from lsm_core.layers.padding import crop_to, pad_to, padded_shape
+from lsm_core.layers.patches import join_patches, split_patches
+from lsm_core.layers.window_attention import WindowAttention, Windows
+from lsm_core.problems.shape import ProblemShape
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwinConfig:
+    """Everything that can be chosen about a Swin Transformer.
+
+    A token is a patch of `patch` points an axis, and a window has `window` tokens an axis. The
+    hidden layer of a block's perceptron is `expansion` times as wide as the tokens.
+    """
+
+    width: int = 128
+    n_blocks: int = 4
+    n_heads: int = 4
+    window: int = 8
+    patch: int = 2
+    expansion: int = 2
+    head_width: int = 128
+
+    def __post_init__(self) -> None:
+        for name, value, least in (
+            ("width", self.width, 1),
+            ("n_blocks", self.n_blocks, 1),
+            ("n_heads", self.n_heads, 1),
+            ("window", self.window, 2),
+            ("patch", self.patch, 1),
+            ("expansion", self.expansion, 1),
+            ("head_width", self.head_width, 1),
+        ):
+            if value < least:
+                raise ValueError(f"{name} must be at least {least}, got {value}")
+        if self.width % self.n_heads:
+            raise ValueError(f"width {self.width} must be a multiple of n_heads {self.n_heads}")
+
+
+class WindowBlock(nn.Module):
+    """Attention within windows and a perceptron, each normalised before and added to its input."""
+
+    def __init__(self, config: SwinConfig, space: tuple[int, ...], *, shifted: bool) -> None:
+        super().__init__()
+        width, n_hidden = config.width, config.expansion * config.width
+        windows = Windows(space=space, window=(config.window,) * len(space), shifted=shifted)
+        self.attention_norm = nn.LayerNorm(width)
+        self.attention = WindowAttention(width, config.n_heads, windows)
+        self.perceptron_norm = nn.LayerNorm(width)
+        self.perceptron = Head(width, n_hidden, width)
+
+    def forward(
+        self, tokens: Float[Tensor, "batch *space channel"]
+    ) -> Float[Tensor, "batch *space channel"]:
+        """Return the tokens after the block."""
+        tokens = tokens + self.attention(self.attention_norm(tokens))
+        return tokens + self.perceptron(self.perceptron_norm(tokens))
+
+
+class Swin(nn.Module):
+    """Swin Transformer of one resolution on a regular grid; the weights serve every grid.
+
+    A linear map makes a token of the inputs and coordinates of each patch, and a perceptron makes
+    of each token the outputs of all points of its patch.
+    """
+
+    coordinates: Tensor
+
+    def __init__(self, config: SwinConfig, shape: ProblemShape) -> None:
+        super().__init__()
+        self.space, self.patch_shape = shape.space, (config.patch,) * shape.n_dims
+        self.padded = padded_shape(shape.space, self.patch_shape)
+        self.tokens_shape = tuple(size // config.patch for size in self.padded)
+        n_points = prod(self.patch_shape)
+        self.lift = nn.Linear(n_points * (shape.n_inputs + shape.n_dims), config.width)
+        self.blocks = nn.Sequential(
+            *(
+                WindowBlock(config, self.tokens_shape, shifted=i % 2 == 1)
+                for i in range(config.n_blocks)
+            )
+        )
+        self.norm = nn.LayerNorm(config.width)
+        self.head = Head(config.width, config.head_width, n_points * shape.n_outputs)
+        self.register_buffer("coordinates", unit_coordinates(shape.space), persistent=False)
+
+    def forward(
+        self, field: Float[Tensor, "batch *space input"]
+    ) -> Float[Tensor, "batch *space output"]:
+        """Return the predicted fields."""
+        coordinates = self.coordinates.expand(len(field), *self.coordinates.shape)
+        inputs = pad_to(torch.cat([field, coordinates], dim=-1), self.padded, "zero")
+        patches = split_patches(inputs, self.patch_shape).flatten(1)
+        tokens = self.lift(patches).view(len(field), *self.tokens_shape, -1)
+        outputs = self.head(self.norm(self.blocks(tokens)))
+        points = outputs.reshape(len(patches), prod(self.patch_shape), -1)
+        return crop_to(join_patches(points, self.patch_shape, self.padded), self.space)

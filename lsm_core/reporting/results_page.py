@@ -1,0 +1,68 @@
+"""The page of results that is kept with the sources: every figure with what it rests on."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lsm_core.reporting.comparison import compare, markdown_table, row_name
+from lsm_core.reporting.leaderboard import leaderboard
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """Some results that belong together, and what is to be said of them."""
+
+    title: str
+    text: str
+    results: Sequence[Mapping[str, Any]]
+    picture: str = ""
+    """Where the picture of their training curves lies, seen from the page."""
+
+
+def results_page(sections: Sequence[Section], machine: str) -> str:
+    """Return the page as Markdown."""
+    parts = [
+        "# Results",
+        "Errors are mean relative L2 norms over the test samples. Every run is on data of our own "
+        "solvers, with the sizes named below; the column Paper is the published figure on the "
+        "published data and sizes. `lsm report results` writes this page from the runs in a store. "
+        f"Machine: {machine}.",
+    ]
+    for section in sections:
+        parts += [f"## {section.title}", section.text, *_tables(section)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _tables(section: Section) -> list[str]:
+    rows = compare(section.results)
+    parts = [markdown_table(rows)]
+    if len({row.benchmark for row in rows}) > 1:
+        parts.insert(0, leaderboard(rows))
+    if section.picture:
+        parts.append(f"![Error on validation samples against the epoch]({section.picture})")
+    return [*parts, _provenance(section.results)]
+
+
+def _provenance(results: Sequence[Mapping[str, Any]]) -> str:
+    """Return the table of hashes, sizes and dates."""
+    lines = [
+        "| benchmark | model | samples | epochs | protocol | data | code | finished |",
+        "|---|---|---:|---:|---|---|---|---|",
+    ]
+    for result in results:
+        if "error" in result:
+            lines.append(f"| {result['benchmark']} | {row_name(result)} | {result['error']} ||||||")
+            continue
+        cells = (
+            result["benchmark"],
+            row_name(result),
+            str(result["n_train"]),
+            str(result["epochs"]),
+            f"`{result['protocol']}`",
+            f"`{result['dataset']['digest'][:16]}`",
+            f"`{result['code']}`",
+            result["finished"],
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    table = "\n".join(lines)
+    return f"<details><summary>What each run rests on</summary>\n\n{table}\n\n</details>"

@@ -1,0 +1,80 @@
+"""Begin with the weights of another run: keep what fits, say what is new, hold parts fixed."""
+
+from collections.abc import Mapping, Sequence
+
+from torch import Tensor, nn
+
+ADAPTED = ("lift", "head")
+"""Parts that depend on how many fields go in and come out, and may begin anew."""
+OF_THE_DATA = ("inputs.", "outputs.")
+"""Normalisation belongs to the data that is trained on, not to the weights."""
+
+
+def adopt(model: nn.Module, weights: Mapping[str, Tensor]) -> list[str]:
+    """Load the weights of another run into a surrogate and return the names of what is new.
+
+    Lift and head begin anew where their sizes differ; everything else must fit exactly.
+    """
+    own = model.state_dict()
+    expected = {name for name in own if not name.startswith(OF_THE_DATA)}
+    given = {name for name in weights if not name.startswith(OF_THE_DATA)}
+    if unknown := sorted(given - expected):
+        raise ValueError(
+            f"the source has {unknown[0]} and {len(unknown) - 1} more weights that this model "
+            "has not; take a source of the same model with the same settings"
+        )
+    fresh = {
+        name for name in expected if name not in given or weights[name].shape != own[name].shape
+    }
+    for name in sorted(fresh):
+        if not _is_adapted(name):
+            found = tuple(weights[name].shape) if name in given else "nothing"
+            raise ValueError(
+                f"the source has {found} for {name}, this model {tuple(own[name].shape)}; only "
+                f"{' and '.join(ADAPTED)} may differ"
+            )
+    # A layer begins anew as a whole: a bias that fits by chance goes with its weight.
+    fresh = {name for name in expected if name.rpartition(".")[0] in {_layer(n) for n in fresh}}
+    model.load_state_dict({**own, **{name: weights[name] for name in expected - fresh}})
+    return sorted(fresh)
+
+
+def freeze(model: nn.Module, parts: Sequence[str]) -> int:
+    """Hold the parameters of some parts of the operator fixed and return how many numbers stay.
+
+    A part is the beginning of parameter names (`lift`, `network.down`). Running statistics of
+    batch normalisation follow the new data all the same.
+    """
+    n_fixed = 0
+    for part in parts:
+        fixed = [p for name, p in model.named_parameters() if _belongs(name, part)]
+        if not fixed:
+            known = sorted(
+                {_operator_name(n).partition(".")[0] for n, _ in model.named_parameters()}
+            )
+            raise ValueError(f"no parameter belongs to {part!r}; parts are {', '.join(known)}")
+        for parameter in fixed:
+            parameter.requires_grad_(False)
+            n_fixed += parameter.numel()
+    if parts and not any(p.requires_grad for p in model.parameters()):
+        raise ValueError(f"freezing {', '.join(parts)} leaves nothing to train")
+    return n_fixed
+
+
+def _operator_name(name: str) -> str:
+    """Return a name without the surrogate and the rollout around the operator."""
+    while name.startswith("model."):
+        name = name.removeprefix("model.")
+    return name
+
+
+def _is_adapted(name: str) -> bool:
+    return _operator_name(name).startswith(tuple(f"{part}." for part in ADAPTED))
+
+
+def _belongs(name: str, part: str) -> bool:
+    return f"{_operator_name(name)}.".startswith(f"{part}.")
+
+
+def _layer(name: str) -> str:
+    return name.rpartition(".")[0]

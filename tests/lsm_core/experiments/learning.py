@@ -1,0 +1,103 @@
+"""Train cells of the smoke preset in memory, on data made on the spot."""
+
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import torch
+
+from lsm_core.evaluation.evaluate import error_of_the_mean, evaluate
+from lsm_core.experiments.applicability import applies
+from lsm_core.experiments.data_plan import FIRST_SEED, Split
+from lsm_core.experiments.data_plans import data_plan
+from lsm_core.experiments.operator import build_operator
+from lsm_core.experiments.presets import experiment
+from lsm_core.names import BenchmarkName, ModelName
+from lsm_core.problems.fields import stack_channels
+from lsm_core.training.batches import BatchesInMemory, Fields, permutations
+from lsm_core.training.loop import EpochReport, fit
+from lsm_core.training.normalization import fit_normalization
+from lsm_core.training.state import start_training
+from lsm_core.training.surrogate import Surrogate
+
+EARLY_LOSSES = Path(__file__).with_name("early_losses.json")
+N_EARLY_EPOCHS = 3
+MOST_EPOCHS = 400
+CHEAPEST: dict[ModelName, BenchmarkName] = {
+    model: "burgers" if applies("burgers", model) else "navier_stokes"
+    for model in get_args(ModelName)
+}
+"""The problem on which a model shows soonest that it learns."""
+GENERALIZES: tuple[BenchmarkName, ...] = ("burgers",)
+"""Problems with enough smoke data to say something of other samples."""
+
+
+@dataclass(frozen=True)
+class Learned:
+    """Training loss of every epoch and error on test samples, beside those of the mean."""
+
+    losses: tuple[float, ...]
+    test: float
+    mean_on_train: float
+    mean_on_test: float
+
+    @property
+    def halved(self) -> bool:
+        """Return whether the training loss is below half of the error of the mean."""
+        return self.losses[-1] < 0.5 * self.mean_on_train
+
+    @property
+    def halved_on_test(self) -> bool:
+        """Return whether the test error is below half of the error of the mean."""
+        return self.test < 0.5 * self.mean_on_test
+
+
+@cache
+def learn(benchmark: BenchmarkName, model: ModelName, most_epochs: int = MOST_EPOCHS) -> Learned:
+    """Return what a model learns of the smoke data of a benchmark.
+
+    The smoke preset only shows that everything runs. Here training goes on, at a constant rate,
+    until the error of the mean is halved, on Burgers on test samples, too. It ends without success
+    after `most_epochs`.
+    """
+    cell = experiment("smoke", benchmark, model)
+    config = replace(cell.training, epochs=most_epochs, schedule="constant")
+    train, test = smoke_fields(benchmark, "train"), smoke_fields(benchmark, "test")
+    torch.manual_seed(0)
+    surrogate = Surrogate(
+        build_operator(cell),
+        fit_normalization(config.input_normalization, train.inputs),
+        fit_normalization(config.target_normalization, train.targets),
+    )
+    batches = BatchesInMemory(train, config.batch_size, permutations(len(train), seed=0))
+    reports = fit(start_training(surrogate, config, len(batches)), batches, config)
+    mean = train.targets.mean(0)
+    means = error_of_the_mean(mean, [train]) or 0.0, error_of_the_mean(mean, [test]) or 0.0
+    losses: tuple[float, ...] = ()
+    for report in reports:
+        if isinstance(report, EpochReport):
+            losses = (*losses, report.train_loss)
+            learned = Learned(losses, evaluate(surrogate, [test], len(test))["rel_l2"], *means)
+            if learned.halved and (benchmark not in GENERALIZES or learned.halved_on_test):
+                break
+    return learned
+
+
+def early_losses(model: ModelName) -> list[float]:
+    """Return the losses of the first epochs of a model on its cheapest problem."""
+    return list(learn(CHEAPEST[model], model, N_EARLY_EPOCHS).losses)
+
+
+@cache
+def smoke_fields(name: BenchmarkName, split: Split) -> Fields:
+    """Return one part of the smoke data of a benchmark."""
+    plan = data_plan("smoke", name)
+    first = FIRST_SEED[split]
+    samples = plan.benchmark.generate_many(range(first, first + plan.split_sizes[split]))
+    arrays = {key: np.stack([sample[key] for sample in samples]) for key in samples[0]}
+    space = dict(zip(plan.benchmark.space, plan.benchmark.shape.space, strict=True))
+    inputs = stack_channels(arrays, plan.benchmark.with_role("input"), space)
+    targets = stack_channels(arrays, plan.benchmark.with_role("target"), space)
+    return Fields(torch.tensor(inputs), torch.tensor(targets))
