@@ -2,6 +2,7 @@
 
 from storage.errors import (
     DatasetMismatch,
+    NoSuchModel,
     NotADataset,
     StorageError,
     StoreUnavailable,
@@ -28,5 +29,5 @@ class GenerationFailed(RuntimeError):
     """A solver failed for a seed and for all that could replace it."""
 
 
-BAD_INPUT = (BadInput, StoreUnavailable, NotADataset, DatasetMismatch)
+BAD_INPUT = (BadInput, StoreUnavailable, NotADataset, DatasetMismatch, NoSuchModel)
 FAILURES = (StorageError, CellsFailed, ServiceFailed, ProcessDied, GenerationFailed)

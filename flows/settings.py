@@ -10,6 +10,7 @@ from storage.location import Location
 DEFAULT_STORE = ".lsm"
 PREFECT_PORT = 4200
 MLFLOW_PORT = 5000
+DEFAULT_MEMORY = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +24,8 @@ class Settings:
     PREFECT_API_URL      Prefect server to report to; one is started when none answers
     LSM_MIRRORS          places to ask for official files first, with blanks between
     LSM_MLFLOW_PORT      port of the stack's MLflow server; 5000
+    LSM_DEVICE           what to train on: cpu, cuda or mps; a graphics processor if there is one
+    LSM_MEMORY           MiB of training samples that a run may hold; larger sets are read as used
     """
 
     root: Location
@@ -32,6 +35,8 @@ class Settings:
     prefect_api: str
     mlflow_port: int
     mirrors: tuple[str, ...]
+    device: str
+    memory: int
 
     @classmethod
     def from_environment(cls) -> "Settings":
@@ -49,6 +54,8 @@ class Settings:
             prefect_api=os.environ.get("PREFECT_API_URL") or f"http://127.0.0.1:{PREFECT_PORT}/api",
             mlflow_port=_positive("LSM_MLFLOW_PORT", MLFLOW_PORT),
             mirrors=tuple(os.environ.get("LSM_MIRRORS", "").split()),
+            device=os.environ.get("LSM_DEVICE") or "auto",
+            memory=_positive("LSM_MEMORY", DEFAULT_MEMORY) * 2**20,
         )
 
     @property

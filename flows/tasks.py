@@ -30,8 +30,10 @@ def at_most(n_tasks: int) -> TaskRunner[PrefectFuture[Any]]:
 
 def _may_help(_task: Any, _run: Any, state: Any) -> bool:
     """Return whether a failed task is worth another try."""
+    from lsm_core.training.loop import Diverged
+
     error = state.result(raise_on_failure=False)
-    return not isinstance(error, HOPELESS)
+    return not isinstance(error, (*HOPELESS, Diverged))
 
 
 @task(
@@ -101,12 +103,14 @@ def _identity(_context: TaskRunContext, parameters: dict[str, Any]) -> str:
     result_serializer="json",
     task_run_name="train-{experiment.data.benchmark.name}-{experiment.model_name}",
 )
-def train_cell(experiment: "Experiment", place: "Workplace") -> dict[str, Any]:
-    """Train one experiment in a process of its own and return its result."""
+def train_cell(experiment: "Experiment", place: "Workplace", n_ranks: int = 1) -> dict[str, Any]:
+    """Train one experiment in processes of its own and return its result."""
     from flows.steps.isolation import run_isolated
     from flows.steps.training import train
 
     name = f"train {experiment.model_name} on {experiment.data.benchmark.name}"
+    if place.setting:
+        name += f", {place.setting}"
     if experiment.seed:
         name += f" (seed {experiment.seed})"
     progress = current_progress()
@@ -116,4 +120,4 @@ def train_cell(experiment: "Experiment", place: "Workplace") -> dict[str, Any]:
         note = f"relative L2 {message['error']:.4f}"
         progress.update(name, message["done"], message["total"], note)
 
-    return run_isolated(train, experiment, place, report=report)
+    return run_isolated(train, experiment, place, report=report, n_ranks=n_ranks)

@@ -4,11 +4,10 @@ from itertools import product
 from typing import Any
 
 from prefect import flow
-from prefect.futures import wait
 
-from flows.prepare import prepare
+from flows.matrix import run_cells
 from flows.settings import Settings
-from flows.tasks import at_most, train_cell
+from flows.tasks import at_most
 from lsm_core.names import BenchmarkName, ModelName, PresetName
 
 
@@ -25,29 +24,24 @@ def train(
     seeds: list[int] | None = None,
     suite: str = "train",
     threads: int | None = None,
+    ranks: int = 1,
+    source: str | None = None,
+    training: dict[str, Any] | None = None,
+    frozen: list[str] | None = None,
 ) -> list[dict[str, Any]]:
-    """Train models on benchmarks, each on `threads` threads, and return the results.
+    """Train models on benchmarks, each on `threads` threads and `ranks` processes.
 
-    Finished runs are not repeated; a run that was cut off continues from its last checkpoint. A run
-    that fails does not stop the others: its result has an `error` instead of figures.
+    With a `source`, the name of a benchmark or the identity of a finished run, training starts
+    from the weights of the same model there, except that `frozen` parts stay fixed. `training`
+    changes settings of the preset by name. Finished runs are not repeated; a run that was cut off
+    continues from its last checkpoint; one that fails does not stop the others.
     """
-    from flows.steps.cells import cell, failed, is_finished, workplace
-    from flows.steps.training import open_tracking
+    from flows.steps.cells import chosen_cell
 
     settings = Settings.from_environment()
-    datasets = prepare(benchmarks, preset)
-    open_tracking(settings.tracking_uri, settings.root)  # once, before several processes want it
-    futures = {}
-    for names in product(benchmarks, models, seeds or [0]):
-        experiment = cell(preset, *names)
-        place = workplace(settings, datasets[names[0]], suite, threads or settings.n_workers)
-        # The cache knows only its own files; what counts is the result in the store.
-        run = train_cell.with_options(refresh_cache=not is_finished(experiment, place))
-        futures[experiment] = run.submit(experiment, place)
-    wait(list(futures.values()))
-    return [
-        future.result()
-        if future.state.is_completed()
-        else failed(experiment, future.result(raise_on_failure=False))
-        for experiment, future in futures.items()
+    settings.require_usable()
+    cells = [
+        chosen_cell(preset, *names, source=source, training=training, frozen=frozen or [])
+        for names in product(benchmarks, models, seeds or [0])
     ]
+    return run_cells(cells, settings, suite, threads or settings.n_workers, ranks)

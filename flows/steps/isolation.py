@@ -1,9 +1,12 @@
-"""Run a step in a process of its own, so that its death is its own."""
+"""Run a step in processes of its own, so that their death is their own."""
 
 import multiprocessing
+import os
 import pickle
+import socket
 from collections.abc import Callable
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
 from typing import Any, TypeVar
 
 from flows.errors import ProcessDied
@@ -13,47 +16,114 @@ Report = Callable[[dict[str, Any]], None]
 
 
 def run_isolated(
-    function: Callable[..., Result], *arguments: Any, report: Report | None = None
+    function: Callable[..., Result],
+    *arguments: Any,
+    report: Report | None = None,
+    n_ranks: int = 1,
 ) -> Result:
     """Return what `function(*arguments, report=...)` returns in a fresh process.
 
     The function gets a `report` that sends plain dictionaries here while it works. Its exception is
-    raised here; if the process dies without one, ProcessDied says how. Processes are spawned, not
-    forked: a fork would inherit the locks of torch's and Prefect's threads.
+    raised here; if the process dies without one, ProcessDied says how. With several ranks that
+    many processes run the function, each told its number as torchrun does; the first one's result
+    counts, and if one fails the others are ended. Processes are spawned, not forked: a fork would
+    inherit the locks of torch's and Prefect's threads.
     """
     context = multiprocessing.get_context("spawn")
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_work, args=(sender, function, arguments), daemon=True)
-    process.start()
-    sender.close()
+    workers: dict[Connection, SpawnProcess] = {}
+    for environment in _environments(n_ranks):
+        receiver, sender = context.Pipe(duplex=False)
+        process = context.Process(
+            target=_work, args=(sender, environment, function, arguments), daemon=True
+        )
+        process.start()
+        sender.close()
+        workers[receiver] = process
     try:
-        return _follow(receiver, process.name, report)
-    except EOFError:
-        process.join()
-        raise ProcessDied(
-            f"the process of {function.__name__} died with exit code {process.exitcode} before it "
-            "had a result; what it had saved is kept, so starting it again continues"
-        ) from None
+        return _follow(workers, function.__name__, report)
     finally:
-        if process.is_alive():
-            process.join(timeout=10)
-            process.kill()
-        process.join()
+        for process in workers.values():
+            if process.is_alive():
+                process.join(timeout=10 if n_ranks == 1 else 1)
+                process.kill()
+            process.join()
 
 
-def _follow(receiver: Connection, name: str, report: Report | None) -> Any:
+def _environments(n_ranks: int) -> list[dict[str, str]]:
+    """Return what tells each rank its number and where the others are."""
+    if n_ranks == 1:
+        return [{}]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    return [
+        {
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+            "WORLD_SIZE": str(n_ranks),
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank),
+        }
+        for rank in range(n_ranks)
+    ]
+
+
+def _follow(workers: dict[Connection, SpawnProcess], name: str, report: Report | None) -> Any:
+    """Return the first worker's result; raise what goes wrong in any."""
+    first, *_ = workers
+    number = {receiver: rank for rank, receiver in enumerate(workers)}
+    running = list(workers)
     while True:
-        kind, value = receiver.recv()
-        if kind == "report":
-            if report is not None:
+        for receiver in wait(running):
+            assert isinstance(receiver, Connection)
+            try:
+                kind, value = receiver.recv()
+            except EOFError:
+                raise _died(workers[receiver], number[receiver], len(workers), name) from None
+            if kind == "error":
+                raise _first_cause(workers, number, name, value)
+            if kind == "report" and report is not None:
                 report(value)
-        elif kind == "result":
-            return value
-        else:
-            raise value
+            if kind == "result":
+                if receiver is first:
+                    return value
+                running.remove(receiver)
 
 
-def _work(sender: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+def _first_cause(
+    workers: dict[Connection, SpawnProcess],
+    number: dict[Connection, int],
+    name: str,
+    error: BaseException,
+) -> BaseException:
+    """Return the error, or the death of another rank that led to it.
+
+    A rank whose partner was killed fails in its next message; the kill is what to tell.
+    """
+    for receiver, process in workers.items():
+        process.join(timeout=1 if len(workers) > 1 else 0)
+        if process.exitcode is not None and process.exitcode < 0:
+            return _died(process, number[receiver], len(workers), name)
+    return error
+
+
+def _died(process: SpawnProcess, rank: int, n_ranks: int, name: str) -> ProcessDied:
+    process.join()
+    which = "" if n_ranks == 1 else f"rank {rank} of {n_ranks} of "
+    return ProcessDied(
+        f"the process of {which}{name} died with exit code {process.exitcode} before it "
+        "had a result; what it had saved is kept, so starting it again continues"
+    )
+
+
+def _work(
+    sender: Connection,
+    environment: dict[str, str],
+    function: Callable[..., Any],
+    arguments: tuple[Any, ...],
+) -> None:
+    os.environ.update(environment)
+
     def report(message: dict[str, Any]) -> None:
         sender.send(("report", message))
 

@@ -12,6 +12,7 @@ from lsm_core.names import BenchmarkName
 from lsm_core.reporting.comparison import Row, compare, markdown_table
 from lsm_core.reporting.document import Picture, html_page
 from lsm_core.reporting.figures import showcase, training_curves
+from lsm_core.reporting.leaderboard import leaderboard
 from storage.checkpoints import Checkpoints
 from storage.location import Location
 
@@ -40,7 +41,7 @@ def write_report(results: Sequence[dict[str, Any]], root: Location) -> Report:
     rows = compare(results)
     title = f"Benchmark, preset {preset}"
     page = html_page(title, ABOUT_THE_METRIC, rows, _pictures(results, root), _facts(results))
-    markdown = f"# {title}\n\n{markdown_table(rows)}\n\n{ABOUT_THE_METRIC}\n"
+    markdown = f"# {title}\n\n{leaderboard(rows)}\n\n{markdown_table(rows)}\n\n{ABOUT_THE_METRIC}\n"
     (folder / "results.json").write_bytes(json.dumps(results, indent=1).encode())
     (folder / "report.md").write_bytes(markdown.encode())
     (folder / "index.html").write_bytes(page.encode())
@@ -78,8 +79,8 @@ def _pictures_of(
     benchmark: BenchmarkName, done: dict[str, dict[str, Any]], root: Location
 ) -> list[Picture]:
     shown = {
-        model: Checkpoints(root / "checkpoints" / result["identity"]).arrays("showcase")
-        for model, result in done.items()
+        model: Checkpoints(root / "checkpoints" / done[model]["identity"]).arrays("showcase")
+        for model in _shown_models(done)
     }
     first = next(iter(done.values()))
     problem = BENCHMARKS[benchmark](**first["settings"]["data"]["parameters"])
@@ -92,6 +93,12 @@ def _pictures_of(
             break  # a line takes little room; of larger pictures one is enough
     curves = training_curves({model: result["history"] for model, result in done.items()})
     return [*pictures, Picture(curves, f"{problem.title}: error while training, logarithmic.")]
+
+
+def _shown_models(done: dict[str, dict[str, Any]]) -> list[str]:
+    """Return LSM and the two best of the others."""
+    others = sorted((m for m in done if m != "lsm"), key=lambda m: done[m]["test"]["rel_l2"])
+    return [model for model in ("lsm", *others[:2]) if model in done]
 
 
 def _facts(results: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:

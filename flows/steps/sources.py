@@ -19,13 +19,14 @@ def source_digest(*modules: str, leaving_out: tuple[str, ...] = ()) -> str:
     followed: a catalogue imports all models, of which a run needs one.
     """
     digest = hashlib.sha256()
-    for module in sorted(_reachable(modules, leaving_out)):
+    for module in sorted(reachable(modules, leaving_out)):
         digest.update(module.encode())
-        digest.update(_path(module).read_bytes())
+        digest.update(module_path(module).read_bytes())
     return digest.hexdigest()[:16]
 
 
-def _reachable(modules: tuple[str, ...], leaving_out: tuple[str, ...] = ()) -> set[str]:
+def reachable(modules: tuple[str, ...], leaving_out: tuple[str, ...] = ()) -> set[str]:
+    """Return some modules and every module of the project that they import, near or far."""
     found: set[str] = set()
     waiting = list(modules)
     while waiting:
@@ -39,7 +40,7 @@ def _reachable(modules: tuple[str, ...], leaving_out: tuple[str, ...] = ()) -> s
 @cache
 def _imports(module: str) -> tuple[str, ...]:
     """Return the project's modules that a module imports, inside functions too."""
-    tree = ast.parse(_path(module).read_text(encoding="utf-8"))
+    tree = ast.parse(module_path(module).read_text(encoding="utf-8"))
     return tuple(name for node in ast.walk(tree) for name in _named(node) if _is_module(name))
 
 
@@ -55,7 +56,8 @@ def _is_module(name: str) -> bool:
     return name.partition(".")[0] in PACKAGES and _find(name) is not None
 
 
-def _path(module: str) -> Path:
+def module_path(module: str) -> Path:
+    """Return the file of a module of the project."""
     path = _find(module)
     if path is not None:
         return path

@@ -43,11 +43,11 @@ def test_an_unknown_module_is_named() -> None:
 
 def test_a_run_depends_on_its_own_model_and_on_no_other() -> None:
     modules = ("lsm_core.models.fno", "flows.steps.training")
-    reached = sources._reachable(modules, ("lsm_core.models.catalogue",))
+    reached = sources.reachable(modules, ("lsm_core.models.catalogue",))
     assert {"lsm_core.layers.fourier", "lsm_core.training.loop"} <= reached
     assert "lsm_core.models.lsm" not in reached
     assert "lsm_core.reporting.document" not in reached
-    assert "lsm_core.models.lsm" in sources._reachable(modules)
+    assert "lsm_core.models.lsm" in sources.reachable(modules)
 
 
 def test_what_is_left_out_is_not_followed(package: Path) -> None:

@@ -1,0 +1,103 @@
+"""A matrix of cells: each is trained once, with its data before it and its source before that."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from prefect import flow
+from prefect.futures import wait
+
+from flows.settings import Settings
+from flows.tasks import at_most, generate_dataset, train_cell
+
+if TYPE_CHECKING:
+    from lsm_core.experiments.experiment import Experiment
+
+
+def run_side_by_side(
+    cells: Sequence["Experiment"], settings: Settings, suite: str, names: Sequence[str] = ()
+) -> list[dict[str, Any]]:
+    """Train cells, as many at once as this machine has room for, and return their results."""
+    from flows.steps.cells import slots
+
+    at_once = slots(len(cells), settings.n_workers)
+    threads = max(1, settings.n_workers // at_once)
+    return matrix.with_options(task_runner=at_most(at_once))(cells, settings, suite, threads, names)
+
+
+# The parameters are our own objects, which pydantic need not look into.
+@flow(name="matrix", flow_run_name="{suite}", validate_parameters=False)
+def matrix(
+    cells: Sequence["Experiment"],
+    settings: Settings,
+    suite: str,
+    threads: int,
+    names: Sequence[str] = (),
+) -> list[dict[str, Any]]:
+    """Train every cell once."""
+    return run_cells(cells, settings, suite, threads, names=names)
+
+
+def run_cells(
+    cells: Sequence["Experiment"],
+    settings: Settings,
+    suite: str,
+    threads: int,
+    ranks: int = 1,
+    names: Sequence[str] = (),
+) -> list[dict[str, Any]]:
+    """Train bound experiments inside a flow and return their results, in the same order.
+
+    `names` are what the cells are called in their suite, where model and benchmark do not tell.
+
+    Finished runs are not repeated; a run that was cut off continues from its last checkpoint. A run
+    that fails does not stop the others: its result has an `error` instead of figures, and so have
+    the runs that were to start from it.
+    """
+    from flows.steps.cells import failed, is_finished, workplace
+    from flows.steps.training import open_tracking
+
+    waves = _waves(cells)
+    called = {cell.identity: name for cell, name in zip(cells, names, strict=False)}
+    places: dict[str, str] = {}
+    for cell in (cell for wave in waves for cell in wave):
+        if cell.dataset not in places:
+            places[cell.dataset] = generate_dataset(cell.data, settings)
+    # A wrong address is said before any training.
+    open_tracking(settings.tracking_uri, settings.root)
+    results: dict[str, dict[str, Any]] = {}
+    for wave in waves:
+        futures = {}
+        for cell in wave:
+            source = cell.start.identity if cell.start else ""
+            if "error" in results.get(source, {}):
+                results[cell.identity] = failed(cell, RuntimeError(f"its source {source} failed"))
+                continue
+            name = called.get(cell.identity, "")
+            place = workplace(settings, places[cell.dataset], suite, threads, name)
+            # The cache knows only its own files; what counts is the result in the store.
+            run = train_cell.with_options(refresh_cache=not is_finished(cell, place))
+            futures[cell.identity] = cell, run.submit(cell, place, ranks)
+        wait([future for _, future in futures.values()])
+        for identity, (cell, future) in futures.items():
+            outcome = future.result(raise_on_failure=False)
+            done = future.state.is_completed()
+            results[identity] = outcome if done else failed(cell, outcome)
+    return [results[cell.identity] for cell in cells]
+
+
+def _waves(cells: Sequence["Experiment"]) -> list[list["Experiment"]]:
+    """Return the cells and their sources, each once, so that a source is in an earlier wave."""
+    depths: dict[str, tuple[int, Experiment]] = {}
+
+    def visit(cell: "Experiment") -> int:
+        if cell.identity not in depths:
+            source = cell.start.source if cell.start else None
+            depth = 0 if source is None or isinstance(source, str) else visit(source) + 1
+            depths[cell.identity] = depth, cell
+        return depths[cell.identity][0]
+
+    deepest = max((visit(cell) for cell in cells), default=-1)
+    return [
+        [cell for depth, cell in depths.values() if depth == wanted]
+        for wanted in range(deepest + 1)
+    ]

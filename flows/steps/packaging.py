@@ -1,0 +1,208 @@
+"""Trained models as MLflow model folders, which run where this project is not installed."""
+
+import ast
+import json
+import shutil
+import sys
+import tempfile
+import uuid
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from flows.errors import BadInput
+from flows.steps.sources import module_path, reachable
+from flows.steps.surrogates import TrainedRun, benchmark_of
+from lsm_core.benchmarks.benchmark import Benchmark
+from lsm_core.problems.variable import Variable
+from lsm_core.training.predictor import Predictor, TrainedModel
+
+if TYPE_CHECKING:
+    from mlflow.models import ModelSignature
+
+SERVED = "flows.served_model"
+ARTIFACTS = {"settings": "settings.json", "weights": "weights.safetensors"}
+
+
+@dataclass(frozen=True)
+class PackagedModel:
+    """A model folder, read with the sources of this project instead of those it carries."""
+
+    benchmark: Benchmark
+    predictor: Predictor
+    facts: dict[str, Any]
+
+
+def package(run: TrainedRun, folder: Path) -> Path:
+    """Write a run's model as an MLflow model folder and return it; an older one is replaced.
+
+    The folder has the weights as safetensors, the settings as JSON, a signature, an input
+    example, the hash of the data, the sources that the model needs and their requirements.
+    """
+    pyfunc = _pyfunc()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    partial = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}.partial")
+    import_path = list(sys.path)
+    try:
+        with tempfile.TemporaryDirectory() as scratch:
+            code = _copy_sources(Path(scratch) / "code")
+            pyfunc.save_model(
+                partial,
+                python_model=str(_served_file()),
+                artifacts=_write_artifacts(run, Path(scratch)),
+                code_paths=[str(code / "lsm_core")],
+                signature=signature(run.predictor),
+                input_example=run.example,
+                pip_requirements=list(requirements()),
+                metadata=facts(run),
+            )
+        if folder.exists():
+            shutil.rmtree(folder)
+        partial.rename(folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+        # MLflow tries the input example and leaves the copied sources on the import path.
+        sys.path[:] = import_path
+    return folder
+
+
+def open_package(folder: Path) -> PackagedModel:
+    """Return the model of a folder that `package` wrote, without running its code."""
+    try:
+        settings = json.loads((folder / "artifacts" / ARTIFACTS["settings"]).read_bytes())
+        weights = load_file(folder / "artifacts" / ARTIFACTS["weights"])
+        predictor = Predictor(TrainedModel.from_plain(settings["trained_model"]), weights)
+        return PackagedModel(benchmark_of(settings["data"]), predictor, settings["facts"])
+    except (OSError, KeyError, ValueError, SafetensorError) as error:
+        first = str(error).partition("\n")[0]
+        raise BadInput(
+            f"{folder} is no model folder that can be read here ({first}); `lsm registry` makes "
+            "one of a finished run"
+        ) from error
+
+
+def facts(run: TrainedRun) -> dict[str, Any]:
+    """Return what identifies a model and what is known of its quality, as plain data."""
+    result = run.result
+    return {
+        "identity": result["identity"],
+        "protocol": result["protocol"],
+        "preset": result["preset"],
+        "benchmark": result["benchmark"],
+        "model": result["model"],
+        "seed": result["seed"],
+        "n_train": result["settings"]["data"]["split_sizes"]["train"],
+        "dataset": result["dataset"]["digest"],
+        "code": result["code"],
+        "test": result["test"],
+    }
+
+
+def signature(predictor: Predictor) -> "ModelSignature":
+    """Return names and shapes of the variables, samples first; -1 stands for any size.
+
+    The axes of space are free if the model can move to another grid.
+    """
+    import numpy as np
+    from mlflow.models import ModelSignature
+    from mlflow.types import Schema, TensorSpec
+
+    model = predictor.model
+    is_free = predictor.supports({axis: 2 * size for axis, size in model.grid.items()})
+
+    def spec(variable: Variable) -> TensorSpec:
+        sizes = zip(variable.dims, variable.shape, strict=True)
+        shape = (-1 if is_free and dim in model.space else size for dim, size in sizes)
+        return TensorSpec(np.dtype(np.float32), (-1, *shape), variable.name)
+
+    return ModelSignature(
+        Schema([spec(variable) for variable in model.inputs]),
+        Schema([spec(variable) for variable in model.targets]),
+    )
+
+
+@cache
+def requirements() -> tuple[str, ...]:
+    """Return the packages that a model folder's sources import, in the versions used here."""
+    found = {name for module in _modules() for name in _imported(module_path(module))}
+    others = found - set(sys.stdlib_module_names) - {"lsm_core"}
+    return tuple(sorted(map(_pinned, others)))
+
+
+def _pinned(package: str) -> str:
+    try:
+        installed = version(package)
+    except PackageNotFoundError:
+        # Asked second: it reads the metadata of everything that is installed.
+        package = packages_distributions()[package][0]
+        installed = version(package)
+    # The part after "+" names a build, of which an index may have others.
+    return f"{package}=={installed.partition('+')[0]}"
+
+
+def _modules() -> set[str]:
+    """Return the modules that run inside a model folder, packages of theirs included."""
+    modules = reachable((SERVED,))
+    parents = {
+        ".".join(parts[:depth])
+        for parts in (module.split(".") for module in modules)
+        for depth in range(1, len(parts))
+    }
+    return modules | {parent for parent in parents if parent.startswith("lsm_core")}
+
+
+def _imported(path: Path) -> Iterator[str]:
+    """Return the top-level packages that a source file imports."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module.partition(".")[0]
+
+
+def _copy_sources(target: Path) -> Path:
+    """Copy the modules of the core that a model needs, as the packages they are."""
+    for module in _modules() - {SERVED}:
+        source = module_path(module)
+        place = target.joinpath(*module.split("."))
+        place = place / source.name if source.name == "__init__.py" else place.with_suffix(".py")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, place)
+    return target
+
+
+def _pyfunc() -> ModuleType:
+    """Return MLflow's module, which warns of type hints of its own when it is first imported."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return import_module("mlflow.pyfunc")
+
+
+def _served_file() -> Path:
+    spec = find_spec(SERVED)
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin)
+
+
+def _write_artifacts(run: TrainedRun, folder: Path) -> dict[str, str]:
+    settings = {
+        "trained_model": run.predictor.model.plain(),
+        "data": run.result["settings"]["data"],
+        "facts": facts(run),
+    }
+    places = {name: folder / file for name, file in ARTIFACTS.items()}
+    places["settings"].write_text(json.dumps(settings, indent=1, sort_keys=True), encoding="utf-8")
+    weights = {name: value.contiguous() for name, value in run.predictor.weights.items()}
+    save_file(weights, places["weights"])
+    return {name: str(place) for name, place in places.items()}

@@ -1,0 +1,95 @@
+"""Write the page of results that is kept with the sources, from the runs in a store."""
+
+import json
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+from flows.errors import BadInput
+from lsm_core.reporting.comparison import row_name
+from lsm_core.reporting.figures import training_curves
+from lsm_core.reporting.results_page import Section, results_page
+from storage.checkpoints import Checkpoints
+from storage.location import Location
+
+ASSETS = Path("lsm_core/reporting/measured")
+"""Where pictures and data of the page lie, beside it."""
+
+SUITES = {
+    "benchmark-quick": (
+        "Every model on every benchmark, preset quick",
+        "Small data and short training, so that the whole table can be rerun on a laptop. All "
+        "models are trained in the same way; seed 0.",
+    ),
+    "burgers-settings-quick": (
+        "LSM on Burgers: which settings?",
+        "The paper's settings in one dimension were never published. From the released form, one "
+        "change at a time, judged on validation samples; preset quick.",
+    ),
+    "transfer-quick": (
+        "From pipe to airfoil, preset quick",
+        "LSM on parts of the airfoil samples, from scratch and from the weights of the pipe model.",
+    ),
+}
+"""Title and text of the suites that have a section, in their order."""
+
+
+def write_results_page(root: Location, page: Path) -> list[Path]:
+    """Write the page, its pictures and its data, and return the files."""
+    results = [result for result in _finished(root) if "test" in result]
+    if not results:
+        raise BadInput("there are no results to report; run `lsm benchmark` first")
+    assets = page.parent / ASSETS
+    assets.mkdir(parents=True, exist_ok=True)
+    sections, written = [], []
+    for name, title, text, some in _sections(results):
+        picture = assets / f"{name}.svg"
+        curves = {row_name(result): result["history"] for result in some}
+        if len({result["benchmark"] for result in some}) == 1:
+            picture.write_text(training_curves(curves), encoding="utf-8")
+            written.append(picture)
+        shown = f"{ASSETS}/{picture.name}" if picture.exists() else ""
+        sections.append(Section(title=title, text=text, results=some, picture=shown))
+    data = assets / "results.json"
+    kept = [{k: v for k, v in result.items() if k != "history"} for result in results]
+    data.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    page.write_text(results_page(sections, _machine()), encoding="utf-8")
+    return [page, data, *written]
+
+
+def _sections(results: list[dict[str, Any]]) -> list[tuple[str, str, str, list[dict[str, Any]]]]:
+    """Return name, title, text and results of every section."""
+    made = []
+    for suite, (title, text) in SUITES.items():
+        some = [result for result in results if result.get("suite") == suite]
+        if some:
+            made.append((suite, title, text, some))
+    single = [result for result in results if result.get("suite", "train") == "train"]
+    for benchmark in dict.fromkeys(result["benchmark"] for result in single):
+        some = [result for result in single if result["benchmark"] == benchmark]
+        epochs = max(result["epochs"] for result in some)
+        text = f"Single runs of up to {epochs} epochs; the presets are in the data beside the page."
+        made.append((f"single-{benchmark}", f"Long runs on {benchmark}", text, some))
+    return made
+
+
+def _finished(root: Location) -> list[dict[str, Any]]:
+    """Return the newest result of every benchmark, model, setting, preset and seed."""
+    newest: dict[tuple[Any, ...], dict[str, Any]] = {}
+    runs = root / "checkpoints"
+    for identity in runs.names():
+        result = Checkpoints(runs / identity).result()
+        if result is None:
+            continue
+        key = tuple(
+            str(result.get(name))
+            for name in ("suite", "benchmark", "resolution", "model", "setting", "preset", "seed")
+        )
+        if key not in newest or newest[key]["finished"] < result["finished"]:
+            newest[key] = result
+    return [newest[key] for key in sorted(newest)]
+
+
+def _machine() -> str:
+    return f"{platform.machine()}, {os.cpu_count()} cores, {platform.system()}"
