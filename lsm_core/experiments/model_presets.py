@@ -83,7 +83,7 @@ def _resnet(preset: PresetName, benchmark: BenchmarkName) -> ResnetConfig:
 
 
 def _tfnet(preset: PresetName, benchmark: BenchmarkName) -> TfnetConfig:
-    # Batch statistics of a rollout's early steps do not fit its late ones.
+    # Instance normalisation, as is usual for problems that are stepped in time.
     if preset == "smoke":
         return TfnetConfig(width=8, n_scales=2, normalization="instance")
     if preset == "quick":

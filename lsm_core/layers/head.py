@@ -1,7 +1,6 @@
 """The pointwise network that turns features into the fields that are asked for."""
 
 from collections.abc import Iterator
-from math import pi, sqrt
 from typing import Any
 
 import torch
@@ -64,12 +63,8 @@ class _Perceptron(torch.autograd.Function):
         tensors = features, gradient, features_gradient
         for points, outer, inner in _chunks(len(hidden_weight), *tensors):
             hidden = torch.addmm(hidden_bias, points, hidden_weight.T)
-            # GELU is h Phi(h); its slope is Phi(h) + h phi(h), with the normal distribution.
-            distribution = torch.erf(hidden * sqrt(0.5)).add_(1).mul_(0.5)
-            slope = torch.exp(hidden.square().mul_(-0.5)).mul_(hidden).mul_(1 / sqrt(2 * pi))
-            slope.add_(distribution)
-            sums[2].addmm_(outer.T, distribution.mul_(hidden))
-            slope.mul_(outer @ output_weight)
+            sums[2].addmm_(outer.T, functional.gelu(hidden))
+            slope = torch.ops.aten.gelu_backward(outer @ output_weight, hidden)
             sums[0].addmm_(slope.T, points)
             sums[1].add_(slope.sum(0))
             torch.mm(slope, hidden_weight, out=inner)

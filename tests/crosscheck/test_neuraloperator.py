@@ -31,7 +31,7 @@ class EverySecondTime:
     """An activation that does nothing at every other call.
 
     Without a perceptron after the Fourier layer, version 2.0.0 applies its activation twice in a
-    row, where the paper and the package's first versions have it once.
+    row, where the paper has it once.
     """
 
     def __init__(self, activation: Callable[[Tensor], Tensor]) -> None:
