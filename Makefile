@@ -29,7 +29,7 @@ $(VENV)/stamp: pyproject.toml constraints.txt
 setup: $(VENV)/stamp  ## install everything into .venv
 
 benchmark: setup  ## prepare data, train, compare: the whole thing, in minutes
-	$(BIN)/lsm benchmark --preset quick --benchmarks burgers darcy
+	$(BIN)/lsm benchmark --preset quick --benchmarks burgers darcy --models lsm fno unet
 
 check: setup  ## style, types and the direction of imports
 	$(BIN)/ruff check .

@@ -218,7 +218,7 @@ class _Tap:
 @lru_cache(maxsize=64)
 def _taps(shape: tuple[int, ...], boundary: Boundary) -> list[_Tap]:
     """Return the taps of a 3-wide kernel for a field of this batch and space."""
-    index = torch.arange(prod(shape))
+    index = torch.arange(prod(shape), device="cpu")
     axes = tuple(range(1, len(shape)))
     shifts = list(product((-1, 0, 1), repeat=len(axes)))
     offsets = [
