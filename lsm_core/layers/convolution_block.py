@@ -11,7 +11,7 @@ from torch.nn import functional
 from lsm_core.layers.boundary import Boundary
 from lsm_core.layers.by_dimension import Pooling, convolution_layer
 from lsm_core.layers.choices import check_choice
-from lsm_core.layers.convolution import convolve
+from lsm_core.layers.convolution import convolve, convolve_prepared
 from lsm_core.layers.normalization import NORMALIZATIONS, NormalizationKind
 
 Features = Float[Tensor, "batch *space feature"]
@@ -65,10 +65,18 @@ class ConvolutionLayer(nn.Module):
         """Return weight and bias of the convolution, with what can be folded into them."""
         return self.normalization.folded_into(self.convolution.weight, self.convolution.bias)
 
-    def activate(self, features: Features) -> Features:
-        """Return what follows the convolution: the features normalised and activated."""
+    def activated(self) -> tuple[Callable[..., Tensor], tuple[Tensor | None, ...]]:
+        """Return what follows the convolution: a function of features and parameters, and those.
+
+        The function may be called again for the backward pass; only its first call counts for
+        the running statistics.
+        """
         normalize = self.normalization.function()
-        return self.activation(normalize(features, *self.normalization.parameters_in_use()))
+
+        def activate(features: Tensor, *parameters: Tensor | None) -> Tensor:
+            return self.activation(normalize(features, *parameters))
+
+        return activate, self.normalization.parameters_in_use()
 
 
 class ConvolutionBlock(nn.Module):
@@ -91,6 +99,8 @@ class ConvolutionBlock(nn.Module):
 
     def finish(self, convolved: Float[Tensor, "batch *space hidden"]) -> Features:
         """Return the features after both layers, given the result of the first convolution."""
-        features = self.first.activate(convolved)
-        features = convolve(features, *self.second.kernel(), self.boundary)
-        return self.second.activate(features)
+        activate, parameters = self.first.activated()
+        inputs = (convolved, *parameters)
+        features = convolve_prepared(activate, inputs, *self.second.kernel(), self.boundary)
+        activate, parameters = self.second.activated()
+        return activate(features, *parameters)

@@ -20,9 +20,10 @@ def pad_to(
         missing = size - field.shape[axis]
         if missing == 0:
             continue
-        filling = field.narrow(axis, 0, missing)
         if boundary == "zero":
-            filling = torch.zeros_like(filling)
+            filling = field.new_zeros(*field.shape[:axis], missing, *field.shape[axis + 1 :])
+        else:
+            filling = field.narrow(axis, 0, missing)
         field = torch.cat([field, filling], dim=axis)
     return field
 
@@ -36,5 +37,7 @@ def crop_to(
     an axis that was not padded.
     """
     for axis, size in enumerate(space, start=1):
-        field = field.narrow(axis, 0, size)
+        # Nothing to cut: a view of all of it would be filled and copied in the backward pass.
+        if field.shape[axis] != size:
+            field = field.narrow(axis, 0, size)
     return field
