@@ -1,5 +1,7 @@
 """Fourier layers: a linear map of the lowest modes of a field."""
 
+from contextlib import AbstractContextManager, nullcontext
+
 import torch
 from jaxtyping import Complex, Float
 from torch import Tensor, nn
@@ -33,7 +35,7 @@ class SpectralConvolution(nn.Module):
         self, field: Float[Tensor, "batch *space channel"]
     ) -> Float[Tensor, "batch *space feature"]:
         """Return the field of the mapped modes, in float32 whatever surrounds it."""
-        with torch.autocast(field.device.type, enabled=False):
+        with _without_autocast(field.device):
             field = field if field.dtype == torch.float64 else field.float()
             space = tuple(field.shape[1:-1])
             used = usable_modes(self.n_modes, space)
@@ -52,3 +54,10 @@ class SpectralConvolution(nn.Module):
         signs = signs.permute(*order, last, channel, channel + 1)
         counts = (*(2 * count for count in self.n_modes[:-1]), self.n_modes[-1])
         return signs.reshape(*counts, *signs.shape[-2:])
+
+
+def _without_autocast(device: torch.device) -> AbstractContextManager[object]:
+    """Return a context in which products stay in the precision of their factors."""
+    if device.type == "meta":
+        return nullcontext()
+    return torch.autocast(device.type, enabled=False)

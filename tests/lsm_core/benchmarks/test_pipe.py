@@ -3,6 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from lsm_core.benchmarks import pipe
 from lsm_core.benchmarks.pipe import Pipe, between_nodes, hermite_curve
 from lsm_core.problems.sample import Sample
 from lsm_core.solvers.convergence import SolveFailed
@@ -42,6 +43,11 @@ def test_a_seed_names_one_pipe_in_any_order():
     for name, values in first.items():
         np.testing.assert_array_equal(values, again[name])
     assert not np.array_equal(first["mesh_y"], COARSE.generate(6)["mesh_y"])
+
+
+def test_what_a_solver_does_not_repeat_is_not_in_a_sample():
+    assert pipe._rounded(1.3303713768911696e-14) == pipe._rounded(1.3308193726169724e-14)
+    assert pipe._rounded(2.5724442e-08) == 2.57e-08
 
 
 def test_fluid_enters_with_a_parabola_and_sticks_to_the_walls():
