@@ -18,6 +18,9 @@ def main(arguments: list[str] | None = None) -> int:
 
     try:
         options.run(options)
+    except BrokenPipeError:
+        # Whoever read the output, such as `head`, has enough; Python would complain at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         print("lsm: interrupted; what was done is kept", file=sys.stderr)
         return EXIT_INTERRUPTED

@@ -130,6 +130,7 @@ def _add_results(verbs: Verbs) -> None:
     )
     report.add_argument("about", nargs="?", choices=("runs", "data", "results"), default="runs")
     report.add_argument("--out", default="RESULTS.md", help="page of all `results`; RESULTS.md")
+    report.add_argument("--note", default="", help="a remark for the page of `results`")
     runs = verbs.add("runs", commands.runs, "Send what dead processes left for the tracking store.")
     runs.add_argument("action", choices=("sync",))
 

@@ -181,7 +181,8 @@ def report(options: argparse.Namespace) -> None:
     if options.about == "results":
         from flows.steps.results_page import write_results_page
 
-        written = [str(path) for path in write_results_page(settings.root, Path(options.out))]
+        files = write_results_page(settings.root, Path(options.out), options.note)
+        written = [str(path) for path in files]
         print(json.dumps(written) if options.json else "\n".join(f"wrote {p}" for p in written))
         return
     if options.about == "data":

@@ -35,7 +35,7 @@ SUITES = {
 """Title and text of the suites that have a section, in their order."""
 
 
-def write_results_page(root: Location, page: Path) -> list[Path]:
+def write_results_page(root: Location, page: Path, note: str = "") -> list[Path]:
     """Write the page, its pictures and its data, and return the files."""
     results = [result for result in _finished(root) if "test" in result]
     if not results:
@@ -54,7 +54,7 @@ def write_results_page(root: Location, page: Path) -> list[Path]:
     data = assets / "results.json"
     kept = [{k: v for k, v in result.items() if k != "history"} for result in results]
     data.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    page.write_text(results_page(sections, _machine()), encoding="utf-8")
+    page.write_text(results_page(sections, _machine(), note), encoding="utf-8")
     return [page, data, *written]
 
 

@@ -30,9 +30,10 @@ DASHES = ("-", "-.", ":")
 def training_curves(histories: Mapping[str, Sequence[Mapping[str, float | int]]]) -> str:
     """Return the validation error against the epoch, a line a model."""
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(7.2, 3.2), layout="constrained")
-        axes = figure.subplots()
         crowded = len(histories) > 3
+        height = 3.2 + 0.18 * (len(histories) + 2) // 3 if crowded else 3.2
+        figure = Figure(figsize=(7.2, height), layout="constrained")
+        axes = figure.subplots()
         for number, (model, history) in enumerate(histories.items()):
             colour = COLOURS[number % len(COLOURS)]
             dashes = DASHES[number // len(COLOURS) % len(DASHES)]
@@ -46,7 +47,11 @@ def training_curves(histories: Mapping[str, Sequence[Mapping[str, float | int]]]
         axes.set_xlabel("epoch")
         axes.set_ylabel("relative L2")
         title = "validation" if crowded else "validation (training dashed)"
-        axes.legend(title=title, frameon=False, ncols=3 if crowded else 1, fontsize=8)
+        if crowded:  # many names would hide the lines
+            figure.legend(loc="outside lower center", frameon=False, ncols=3, fontsize=8)
+            axes.set_ylabel(f"relative L2, {title}")
+        else:
+            axes.legend(title=title, frameon=False)
         return _svg(figure)
 
 

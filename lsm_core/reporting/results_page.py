@@ -19,14 +19,15 @@ class Section:
     """Where the picture of their training curves lies, seen from the page."""
 
 
-def results_page(sections: Sequence[Section], machine: str) -> str:
-    """Return the page as Markdown."""
+def results_page(sections: Sequence[Section], machine: str, note: str = "") -> str:
+    """Return the page as Markdown; `note` is what else a reader should know of these runs."""
     parts = [
         "# Results",
         "Errors are mean relative L2 norms over the test samples. Every run is on data of our own "
         "solvers, with the sizes named below; the column Paper is the published figure on the "
         "published data and sizes. `lsm report results` writes this page from the runs in a store. "
         f"Machine: {machine}.",
+        *([note] if note else []),
     ]
     for section in sections:
         parts += [f"## {section.title}", section.text, *_tables(section)]

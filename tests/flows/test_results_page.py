@@ -1,0 +1,53 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from flows.errors import BadInput
+from flows.steps.results_page import write_results_page
+from storage.location import Location
+from tests.lsm_core.reporting.test_reporting import result
+
+
+def stored(folder: Path, identity: str, **changes: object) -> None:
+    place = folder / "checkpoints" / identity
+    place.mkdir(parents=True)
+    whole = {
+        **result("lsm", 0.02),
+        "identity": identity,
+        "preset": "quick",
+        "suite": "benchmark-quick",
+        "history": [{"epoch": 1, "train": 0.5, "validation": 0.4}],
+        "n_train": 10,
+        "epochs": 1,
+        "protocol": "p" * 16,
+        "dataset": {"digest": "d" * 64},
+        "code": "c" * 16,
+        "finished": "2026-11-16T12:00:00+00:00",
+        **changes,
+    }
+    (place / "result.json").write_text(json.dumps(whole))
+
+
+def test_the_page_has_every_suite_with_its_hashes_and_the_newest_of_equal_runs(
+    tmp_path: Path,
+) -> None:
+    stored(tmp_path, "old", test={"rel_l2": 0.9})
+    stored(tmp_path, "new", finished="2026-11-16T13:00:00+00:00")
+    stored(tmp_path, "long", suite="train", epochs=500, preset="paper")
+    page = tmp_path / "RESULTS.md"
+    files = write_results_page(Location.parse(str(tmp_path)), page, note="On a busy machine.")
+    text = page.read_text()
+    assert "On a busy machine." in text
+    assert "## Every model on every benchmark, preset quick" in text
+    assert "## Long runs on burgers" in text
+    assert "0.90000" not in text
+    assert f"`{'d' * 16}`" in text
+    assert all(path.exists() for path in files)
+    kept = json.loads((tmp_path / "lsm_core/reporting/measured/results.json").read_text())
+    assert [run["identity"] for run in kept] == ["new", "long"]
+
+
+def test_a_store_without_runs_is_said(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="there are no results to report"):
+        write_results_page(Location.parse(str(tmp_path)), tmp_path / "RESULTS.md")
