@@ -39,15 +39,19 @@ def elsewhere(place: Workplace, folder: Path) -> Workplace:
     return replace(place, root=root, tracking_uri=f"sqlite:///{folder}/mlflow.db")
 
 
+@pytest.fixture(scope="module")
+def two(place: Workplace, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Return the result of two ranks that nothing happened to."""
+    folder = tmp_path_factory.mktemp("two")
+    return run_isolated(train, three_epochs(), elsewhere(place, folder), n_ranks=2)
+
+
 def curve(result: dict[str, Any], name: str) -> list[float]:
     return [record[name] for record in result["history"]]
 
 
-def test_two_ranks_train_as_one(place: Workplace, tmp_path: Path) -> None:
-    (tmp_path / "one").mkdir()
-    (tmp_path / "two").mkdir()
-    one = run_isolated(train, three_epochs(), elsewhere(place, tmp_path / "one"))
-    two = run_isolated(train, three_epochs(), elsewhere(place, tmp_path / "two"), n_ranks=2)
+def test_two_ranks_train_as_one(place: Workplace, two: dict[str, Any], tmp_path: Path) -> None:
+    one = run_isolated(train, three_epochs(), elsewhere(place, tmp_path))
     assert two["environment"]["ranks"] == 2
     for name in ("train", "validation"):
         assert curve(two, name) == pytest.approx(curve(one, name), rel=1e-5), name
@@ -69,17 +73,14 @@ def train_and_kill_a_rank(experiment: Experiment, place: Workplace, report: Repo
 
 
 def test_a_rank_that_dies_ends_the_run_with_its_name_and_it_resumes(
-    place: Workplace, tmp_path: Path
+    place: Workplace, two: dict[str, Any], tmp_path: Path
 ) -> None:
-    (tmp_path / "killed").mkdir()
-    (tmp_path / "whole").mkdir()
-    killed = elsewhere(place, tmp_path / "killed")
+    killed = elsewhere(place, tmp_path)
     with pytest.raises(ProcessDied, match=r"rank 1 of 2 .* exit code -9"):
         run_isolated(train_and_kill_a_rank, three_epochs(), killed, n_ranks=2)
     assert killed.checkpoints(three_epochs()).latest() is not None
     resumed = run_isolated(train, three_epochs(), killed, n_ranks=2)
-    whole = run_isolated(train, three_epochs(), elsewhere(place, tmp_path / "whole"), n_ranks=2)
-    assert curve(resumed, "train") == curve(whole, "train")
+    assert curve(resumed, "train") == curve(two, "train")
 
 
 def test_a_layer_with_statistics_of_its_own_rank_is_refused() -> None:
