@@ -175,7 +175,8 @@ def benchmark(options: argparse.Namespace) -> None:
 
 def report(options: argparse.Namespace) -> None:
     """Write the report of runs, or pictures of the data."""
-    from flows.steps.report import stored_results, write_report
+    from flows.steps.report import write_report
+    from flows.steps.stored_results import benchmark_results
 
     settings = _settings()
     if options.about == "results":
@@ -193,7 +194,7 @@ def report(options: argparse.Namespace) -> None:
             json.dumps({"report": str(page)}) if options.json else f"Report:  {_shown(str(page))}"
         )
         return
-    report = write_report(stored_results(settings.root, options.preset), settings.root)
+    report = write_report(benchmark_results(settings.root, options.preset), settings.root)
     if options.json:
         print(json.dumps({"report": str(report.page)}))
     else:
@@ -309,9 +310,10 @@ def runs(options: argparse.Namespace) -> None:
 
     from flows.errors import CellsFailed
     from flows.steps.runs_sync import describe, sync
+    from storage.run_journal import journal_folder
 
     settings = _settings()
-    synced = sync(settings.state / "journal", settings.tracking_uri)
+    synced = sync(journal_folder(settings.root), settings.tracking_uri)
     if options.json:
         print(json.dumps([asdict(run) for run in synced]))
     else:

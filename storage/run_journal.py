@@ -23,6 +23,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from storage.location import Location
+
 SUFFIX = ".jsonl"
 KINDS = ("metrics", "parameters", "tags", "file", "status")
 
@@ -264,6 +266,11 @@ class Journal:
             self.waiting.popleft()
         if "refused" in note:
             self.refused.append(note["refused"])
+
+
+def journal_folder(root: Location) -> Path:
+    """Return where runs on this machine keep what the tracking store does not have yet."""
+    return (root.local_path or Path(".lsm").absolute()) / "journal"
 
 
 def journals(folder: Path) -> Iterator[Journal]:

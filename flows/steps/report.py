@@ -48,20 +48,6 @@ def write_report(results: Sequence[dict[str, Any]], root: Location) -> Report:
     return Report(folder / "index.html", markdown, rows)
 
 
-def stored_results(root: Location, preset: str) -> list[dict[str, Any]]:
-    """Return the newest finished result of every benchmark, model and seed at a preset."""
-    newest: dict[tuple[Any, ...], dict[str, Any]] = {}
-    runs = root / "checkpoints"
-    for identity in runs.names():
-        result = Checkpoints(runs / identity).result()
-        if result is None or result["preset"] != preset:
-            continue
-        key = (result["benchmark"], result["model"], result["seed"])
-        if key not in newest or newest[key]["finished"] < result["finished"]:
-            newest[key] = result
-    return [newest[key] for key in sorted(newest)]
-
-
 def _pictures(results: Sequence[dict[str, Any]], root: Location) -> list[Picture]:
     pictures = []
     for benchmark in dict.fromkeys(result["benchmark"] for result in results):

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from flows.errors import BadInput
+from flows.steps.stored_results import newest_results
 from lsm_core.reporting.comparison import row_name
 from lsm_core.reporting.figures import training_curves
 from lsm_core.reporting.results_page import Section, results_page
-from storage.checkpoints import Checkpoints
 from storage.location import Location
 
 ASSETS = Path("lsm_core/reporting/measured")
@@ -37,7 +37,7 @@ SUITES = {
 
 def write_results_page(root: Location, page: Path, note: str = "") -> list[Path]:
     """Write the page, its pictures and its data, and return the files."""
-    results = [result for result in _finished(root) if "test" in result]
+    results = newest_results(root)
     if not results:
         raise BadInput("there are no results to report; run `lsm benchmark` first")
     assets = page.parent / ASSETS
@@ -72,23 +72,6 @@ def _sections(results: list[dict[str, Any]]) -> list[tuple[str, str, str, list[d
         text = f"Single runs of up to {epochs} epochs; the presets are in the data beside the page."
         made.append((f"single-{benchmark}", f"Long runs on {benchmark}", text, some))
     return made
-
-
-def _finished(root: Location) -> list[dict[str, Any]]:
-    """Return the newest result of every benchmark, model, setting, preset and seed."""
-    newest: dict[tuple[Any, ...], dict[str, Any]] = {}
-    runs = root / "checkpoints"
-    for identity in runs.names():
-        result = Checkpoints(runs / identity).result()
-        if result is None:
-            continue
-        key = tuple(
-            str(result.get(name))
-            for name in ("suite", "benchmark", "resolution", "model", "setting", "preset", "seed")
-        )
-        if key not in newest or newest[key]["finished"] < result["finished"]:
-            newest[key] = result
-    return [newest[key] for key in sorted(newest)]
 
 
 def _machine() -> str:

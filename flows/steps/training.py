@@ -39,6 +39,7 @@ from storage.checkpoints import Checkpoints
 from storage.dataset_reader import open_dataset
 from storage.location import Location
 from storage.provenance import environment
+from storage.run_journal import journal_folder
 from storage.run_log import RunLog, Tracking
 
 SECONDS_BETWEEN_CHECKPOINTS = 20.0
@@ -75,16 +76,6 @@ class Workplace:
 def open_tracking(uri: str, root: Location, experiment: str = "benchmark") -> Tracking:
     """Return the tracking store, made ready on first use."""
     return Tracking(uri, experiment, root / "artifacts", journal_folder(root))
-
-
-def journal_folder(root: Location) -> Path:
-    """Return where runs on this machine keep what the tracking store does not have yet."""
-    return (root.local_path or Path(".lsm").absolute()) / "journal"
-
-
-def finished_result(experiment: Experiment, root: Location) -> dict[str, Any] | None:
-    """Return the outcome of an experiment that was run before, or None."""
-    return Checkpoints(root / "checkpoints" / experiment.identity).result()
 
 
 def train(experiment: Experiment, place: Workplace, report: Report) -> dict[str, Any]:

@@ -8,7 +8,7 @@ in both. `smoke` and `quick` are small: a cell takes seconds, and half a minute.
 from collections.abc import Callable
 from dataclasses import replace
 
-from lsm_core.layers.convolution_block import ConvolutionConfig
+from lsm_core.layers.convolution_block import SMOOTH
 from lsm_core.layers.normalization import NormalizationKind
 from lsm_core.models.catalogue import GridModelConfig
 from lsm_core.models.deeponet import DeeponetConfig
@@ -36,11 +36,6 @@ RELEASED_WIDTH: dict[BenchmarkName, int] = {
 """First width of the released scripts where it is not 32."""
 
 PERIODIC: tuple[BenchmarkName, ...] = ("burgers", "navier_stokes")
-
-SMOOTH = ConvolutionConfig(
-    normalization="none", activation="gelu", pooling="average", boundary="circular"
-)
-"""Convolutions for smooth periodic problems, in the small presets."""
 
 
 def grid_model(preset: PresetName, benchmark: BenchmarkName, model: ModelName) -> GridModelConfig:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from lsm_core.experiments.experiment import Experiment, Start
 from lsm_core.experiments.presets import experiment
-from lsm_core.layers.convolution_block import ConvolutionConfig
 from lsm_core.models.lsm import LsmConfig, release_form, smooth_form
 from lsm_core.models.lsm_ablations import ablations, sweeps
 from lsm_core.models.point_cloud import PointCloudConfig
@@ -48,25 +47,19 @@ def burgers_settings(preset: PresetName, seed: int) -> list[Cell]:
     form, and that at other widths and numbers of scales. To be judged on validation samples.
     """
     width, n_scales = (8, 3) if preset == "smoke" else (16, 5)
-    release, smooth = (
-        release_form(width=width, n_scales=n_scales),
-        ConvolutionConfig(
-            normalization="none", activation="gelu", pooling="average", boundary="circular"
-        ),
-    )
+    release = release_form(width=width, n_scales=n_scales)
+    smooth = smooth_form(width=width, n_scales=n_scales)
     forms: dict[str, LsmConfig] = {
         "release form": release,
         "release form, circular": _with_convolution(release, boundary="circular"),
         "release form, GELU": _with_convolution(release, activation="gelu"),
         "release form, instance norm": _with_convolution(release, normalization="instance"),
         "release form, no norm": _with_convolution(release, normalization="none"),
-        "smooth form": replace(release, convolution=smooth),
-        "smooth form, max pooling": replace(release, convolution=replace(smooth, pooling="max")),
+        "smooth form": smooth,
+        "smooth form, max pooling": _with_convolution(smooth, pooling="max"),
         "smooth form, one scale fewer": smooth_form(width=width, n_scales=n_scales - 1),
         "smooth form, half as wide": smooth_form(width=max(8, width // 2), n_scales=n_scales),
-        "smooth form, whole field as one patch": replace(
-            smooth_form(width=width, n_scales=n_scales), patchify=False
-        ),
+        "smooth form, whole field as one patch": replace(smooth, patchify=False),
     }
     return _variants(experiment(preset, "burgers", "lsm", seed), forms)
 

@@ -45,6 +45,12 @@ class ConvolutionConfig:
         check_choice("boundary", self.boundary, Boundary)
 
 
+SMOOTH = ConvolutionConfig(
+    normalization="none", activation="gelu", pooling="average", boundary="circular"
+)
+"""Convolutions for smooth periodic problems."""
+
+
 class ConvolutionLayer(nn.Module):
     """A 3-wide convolution, then a normalisation and an activation."""
 

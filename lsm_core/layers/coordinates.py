@@ -13,3 +13,10 @@ def unit_coordinates(space: tuple[int, ...]) -> Float[Tensor, "*space axis"]:
     """
     axes = [torch.linspace(0, 1, n_points) for n_points in space]
     return torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1)
+
+
+def append_coordinates(
+    field: Float[Tensor, "batch *space channel"], coordinates: Float[Tensor, "*space axis"]
+) -> Float[Tensor, "batch *space more"]:
+    """Return a field with the coordinates of its points as further channels."""
+    return torch.cat([field, coordinates.expand(len(field), *coordinates.shape)], dim=-1)

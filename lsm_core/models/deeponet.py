@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from lsm_core.layers.choices import check_at_least
 from lsm_core.layers.coordinates import unit_coordinates
 from lsm_core.layers.strided_convolution import Convolution
 from lsm_core.problems.shape import ProblemShape
@@ -35,13 +36,7 @@ class DeeponetConfig:
     n_sensors: int = 64
 
     def __post_init__(self) -> None:
-        for name, value, least in (
-            ("width", self.width, 2),
-            ("n_trunk_layers", self.n_trunk_layers, 2),
-            ("n_sensors", self.n_sensors, 2),
-        ):
-            if value < least:
-                raise ValueError(f"{name} must be at least {least}, got {value}")
+        check_at_least(2, self, "width", "n_trunk_layers", "n_sensors")
 
 
 class Branch(nn.Module):

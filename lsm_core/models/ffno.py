@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
-from lsm_core.layers.coordinates import unit_coordinates
+from lsm_core.layers.choices import check_at_least
+from lsm_core.layers.coordinates import append_coordinates, unit_coordinates
 from lsm_core.layers.factorized_fourier import FactorizedSpectralConvolution
 from lsm_core.layers.fourier_modes import modes_of_axes
 from lsm_core.layers.head import Head
@@ -32,18 +32,8 @@ class FfnoConfig:
     padding: int = 0
 
     def __post_init__(self) -> None:
-        modes = self.n_modes if isinstance(self.n_modes, tuple) else (self.n_modes,)
-        for name, value in (
-            ("width", self.width),
-            ("n_modes", min(modes)),
-            ("n_layers", self.n_layers),
-            ("expansion", self.expansion),
-            ("head_width", self.head_width),
-        ):
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
-        if self.padding < 0:
-            raise ValueError(f"padding must not be negative, got {self.padding}")
+        check_at_least(1, self, "width", "n_modes", "n_layers", "expansion", "head_width")
+        check_at_least(0, self, "padding")
 
 
 class FactorizedLayer(nn.Module):
@@ -96,7 +86,6 @@ class Ffno(nn.Module):
         self, field: Float[Tensor, "batch *space input"]
     ) -> Float[Tensor, "batch *space output"]:
         """Return the predicted fields."""
-        coordinates = self.coordinates.expand(len(field), *self.coordinates.shape)
-        features = self.lift(torch.cat([field, coordinates], dim=-1))
+        features = self.lift(append_coordinates(field, self.coordinates))
         features = self.layers(pad_to(features, self.padded, "zero"))
         return self.head(crop_to(features, self.space))

@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lsm_core.layers.coordinates import unit_coordinates
+from lsm_core.layers.choices import check_at_least
+from lsm_core.layers.coordinates import append_coordinates, unit_coordinates
 from lsm_core.layers.fourier import SpectralConvolution
+from lsm_core.layers.fourier_modes import modes_of_axes
 from lsm_core.layers.head import Head
 from lsm_core.layers.padding import crop_to, pad_to
 from lsm_core.problems.shape import ProblemShape
@@ -29,17 +30,8 @@ class FnoConfig:
     padding: int = 0
 
     def __post_init__(self) -> None:
-        modes = self.n_modes if isinstance(self.n_modes, tuple) else (self.n_modes,)
-        for name, value in (
-            ("width", self.width),
-            ("n_modes", min(modes)),
-            ("n_layers", self.n_layers),
-            ("head_width", self.head_width),
-        ):
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
-        if self.padding < 0:
-            raise ValueError(f"padding must not be negative, got {self.padding}")
+        check_at_least(1, self, "width", "n_modes", "n_layers", "head_width")
+        check_at_least(0, self, "padding")
 
 
 class FourierNetwork(nn.Module):
@@ -47,11 +39,7 @@ class FourierNetwork(nn.Module):
 
     def __init__(self, config: FnoConfig, space: tuple[int, ...]) -> None:
         super().__init__()
-        modes = config.n_modes
-        if isinstance(modes, int):
-            modes = (modes,) * len(space)
-        if len(modes) != len(space):
-            raise ValueError(f"n_modes {modes} has not one number for each axis of {space}")
+        modes = modes_of_axes(config.n_modes, space)
         self.space = space
         self.padded = tuple(size + config.padding for size in space)
         width = config.width
@@ -88,6 +76,5 @@ class Fno(nn.Module):
         self, field: Float[Tensor, "batch *space input"]
     ) -> Float[Tensor, "batch *space output"]:
         """Return the predicted fields."""
-        coordinates = self.coordinates.expand(len(field), *self.coordinates.shape)
-        features = self.lift(torch.cat([field, coordinates], dim=-1))
+        features = self.lift(append_coordinates(field, self.coordinates))
         return self.head(self.network(features))

@@ -7,7 +7,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lsm_core.layers.coordinates import unit_coordinates
+from lsm_core.layers.choices import check_at_least
+from lsm_core.layers.coordinates import append_coordinates, unit_coordinates
 from lsm_core.layers.fourier_modes import SpectralResampling, modes_of_axes
 from lsm_core.layers.galerkin_attention import GalerkinAttention
 from lsm_core.layers.head import Head
@@ -39,8 +40,9 @@ class GalerkinConfig:
     head_width: int = 128
 
     def __post_init__(self) -> None:
-        modes = self.n_modes if isinstance(self.n_modes, tuple) else (self.n_modes,)
-        for name in (
+        check_at_least(
+            1,
+            self,
             "width",
             "n_layers",
             "n_heads",
@@ -49,11 +51,8 @@ class GalerkinConfig:
             "decoder_width",
             "n_decoder_layers",
             "head_width",
-        ):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if min(modes) < 1:
-            raise ValueError(f"n_modes must be at least 1, got {min(modes)}")
+        )
+        check_at_least(1, self, "n_modes")
         if self.width % self.n_heads:
             raise ValueError(f"width {self.width} must be a multiple of n_heads {self.n_heads}")
 
@@ -135,8 +134,9 @@ class Galerkin(nn.Module):
         self, field: Float[Tensor, "batch *space input"]
     ) -> Float[Tensor, "batch *space output"]:
         """Return the predicted fields."""
-        coordinates = self.coordinates.expand(len(field), *self.coordinates.shape)
-        features = functional.silu(self.before_coarsening(torch.cat([field, coordinates], dim=-1)))
+        features = functional.silu(
+            self.before_coarsening(append_coordinates(field, self.coordinates))
+        )
         features = functional.silu(self.after_coarsening(resample(features, self.coarse)))
         points = features.flatten(1, -2)
         for layer in self.encoder:

@@ -8,7 +8,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lsm_core.layers.coordinates import unit_coordinates
+from lsm_core.layers.choices import check_at_least
+from lsm_core.layers.coordinates import append_coordinates, unit_coordinates
 from lsm_core.layers.fourier_modes import SpectralResampling, modes_of_axes
 from lsm_core.layers.head import Head
 from lsm_core.layers.padding import crop_to, pad_to, padded_shape
@@ -41,20 +42,19 @@ class HtnetConfig:
     head_width: int = 128
 
     def __post_init__(self) -> None:
-        modes = self.n_modes if isinstance(self.n_modes, tuple) else (self.n_modes,)
-        for name, value, least in (
-            ("width", self.width, 1),
-            ("depths", min(self.depths, default=0), 1),
-            ("n_heads", self.n_heads, 1),
-            ("window", self.window, 2),
-            ("patch", self.patch, 1),
-            ("expansion", self.expansion, 1),
-            ("n_modes", min(modes), 1),
-            ("n_decoder_layers", self.n_decoder_layers, 1),
-            ("head_width", self.head_width, 1),
-        ):
-            if value < least:
-                raise ValueError(f"{name} must be at least {least}, got {value}")
+        check_at_least(
+            1,
+            self,
+            "width",
+            "depths",
+            "n_heads",
+            "patch",
+            "expansion",
+            "n_modes",
+            "n_decoder_layers",
+            "head_width",
+        )
+        check_at_least(2, self, "window")
         if self.width % self.n_heads:
             raise ValueError(f"width {self.width} must be a multiple of n_heads {self.n_heads}")
 
@@ -194,8 +194,7 @@ class Htnet(nn.Module):
         self, field: Float[Tensor, "batch *space input"]
     ) -> Float[Tensor, "batch *space output"]:
         """Return the predicted fields."""
-        coordinates = self.coordinates.expand(len(field), *self.coordinates.shape)
-        inputs = pad_to(torch.cat([field, coordinates], dim=-1), self.padded, "zero")
+        inputs = pad_to(append_coordinates(field, self.coordinates), self.padded, "zero")
         tokens = self.hierarchy(self.embed(inputs))
         features = crop_to(self.decompose(tokens), self.space)
         return self.head(self.decoder(features))

@@ -13,6 +13,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from lsm_core.layers.choices import check_at_least
+from lsm_core.layers.fourier_modes import modes_of_axes
 from lsm_core.layers.koopman import KoopmanOperator
 from lsm_core.problems.shape import ProblemShape
 
@@ -29,14 +31,7 @@ class KnoConfig:
     n_steps: int = 8
 
     def __post_init__(self) -> None:
-        modes = self.n_modes if isinstance(self.n_modes, tuple) else (self.n_modes,)
-        for name, value in (
-            ("width", self.width),
-            ("n_modes", min(modes)),
-            ("n_steps", self.n_steps),
-        ):
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
+        check_at_least(1, self, "width", "n_modes", "n_steps")
 
 
 class Kno(nn.Module):
@@ -48,11 +43,7 @@ class Kno(nn.Module):
 
     def __init__(self, config: KnoConfig, shape: ProblemShape) -> None:
         super().__init__()
-        modes = config.n_modes
-        if isinstance(modes, int):
-            modes = (modes,) * shape.n_dims
-        if len(modes) != shape.n_dims:
-            raise ValueError(f"n_modes {modes} has not one number for each axis of {shape.space}")
+        modes = modes_of_axes(config.n_modes, shape.space)
         self.n_steps = config.n_steps
         self.encoder = nn.Linear(shape.n_inputs, config.width)
         self.koopman = KoopmanOperator(config.width, modes)

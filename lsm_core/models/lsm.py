@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 from lsm_core.layers.by_dimension import pool
 from lsm_core.layers.convolution import convolve
-from lsm_core.layers.convolution_block import ConvolutionBlock, ConvolutionConfig
+from lsm_core.layers.convolution_block import SMOOTH, ConvolutionBlock, ConvolutionConfig
 from lsm_core.layers.coordinates import unit_coordinates
 from lsm_core.layers.head import Head
 from lsm_core.layers.latent_spectral_block import LatentSpectralBlock
@@ -79,10 +79,7 @@ def paper_form() -> LsmConfig:
 
 def smooth_form(*, width: int = 32, n_scales: int = 5) -> LsmConfig:
     """Return a form for smooth periodic problems: GELU, circular boundary, no batch norm."""
-    smooth = ConvolutionConfig(
-        normalization="none", activation="gelu", pooling="average", boundary="circular"
-    )
-    return replace(release_form(width=width, n_scales=n_scales), convolution=smooth)
+    return replace(release_form(width=width, n_scales=n_scales), convolution=SMOOTH)
 
 
 def _growing_widths(width: int, n_scales: int, largest: int) -> tuple[int, ...]:

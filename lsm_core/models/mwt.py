@@ -7,7 +7,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lsm_core.layers.coordinates import unit_coordinates
+from lsm_core.layers.choices import check_at_least
+from lsm_core.layers.coordinates import append_coordinates, unit_coordinates
 from lsm_core.layers.fourier_modes import SpectralResampling
 from lsm_core.layers.head import Head
 from lsm_core.layers.multiwavelets import join_bands, split_bands
@@ -34,9 +35,7 @@ class MwtConfig:
     head_width: int = 128
 
     def __post_init__(self) -> None:
-        for name in ("width", "order", "n_modes", "n_blocks", "head_width"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        check_at_least(1, self, "width", "order", "n_modes", "n_blocks", "head_width")
 
 
 class SpectralKernel(nn.Module):
@@ -130,8 +129,7 @@ class Mwt(nn.Module):
         self, field: Float[Tensor, "batch *space input"]
     ) -> Float[Tensor, "batch *space output"]:
         """Return the predicted fields."""
-        coordinates = self.coordinates.expand(len(field), *self.coordinates.shape)
-        features = self.lift(torch.cat([field, coordinates], dim=-1))
+        features = self.lift(append_coordinates(field, self.coordinates))
         features = pad_to(features, self.padded, "zero")
         for i, block in enumerate(self.blocks):
             if i > 0:

@@ -7,13 +7,12 @@ pooling, whose channels double from stage to stage. Coordinates are among the in
 from dataclasses import dataclass
 from itertools import pairwise
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
 from lsm_core.layers.choices import check_choice
-from lsm_core.layers.coordinates import unit_coordinates
+from lsm_core.layers.coordinates import append_coordinates, unit_coordinates
 from lsm_core.layers.normalization import NormalizationKind
 from lsm_core.layers.strided_convolution import Convolution, LeakyConvolution
 from lsm_core.problems.shape import ProblemShape
@@ -94,5 +93,4 @@ class Resnet(nn.Module):
         self, field: Float[Tensor, "batch *space input"]
     ) -> Float[Tensor, "batch *space output"]:
         """Return the predicted fields."""
-        coordinates = self.coordinates.expand(len(field), *self.coordinates.shape)
-        return self.output(self.blocks(torch.cat([field, coordinates], dim=-1)))
+        return self.output(self.blocks(append_coordinates(field, self.coordinates)))

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lsm_core.layers.axis_products import along_axis
-from lsm_core.layers.choices import check_choice
+from lsm_core.layers.choices import check_at_least, check_choice
 from lsm_core.layers.function_bases import Basis, from_coefficients, to_coefficients
 from lsm_core.problems.shape import ProblemShape
 
@@ -30,14 +30,7 @@ class SnoConfig:
 
     def __post_init__(self) -> None:
         check_choice("basis", self.basis, Basis)
-        counts = self.n_coefficients
-        for name, value in (
-            ("width", self.width),
-            ("n_coefficients", min(counts if isinstance(counts, tuple) else (counts,))),
-            ("n_layers", self.n_layers),
-        ):
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
+        check_at_least(1, self, "width", "n_coefficients", "n_layers")
 
 
 class LowRankLayer(nn.Module):

@@ -9,11 +9,11 @@ with.
 from dataclasses import dataclass
 from math import prod
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from lsm_core.layers.coordinates import unit_coordinates
+from lsm_core.layers.choices import check_at_least
+from lsm_core.layers.coordinates import append_coordinates, unit_coordinates
 from lsm_core.layers.head import Head
 from lsm_core.layers.padding import crop_to, pad_to, padded_shape
 from lsm_core.layers.patches import join_patches, split_patches
@@ -38,17 +38,8 @@ class SwinConfig:
     head_width: int = 128
 
     def __post_init__(self) -> None:
-        for name, value, least in (
-            ("width", self.width, 1),
-            ("n_blocks", self.n_blocks, 1),
-            ("n_heads", self.n_heads, 1),
-            ("window", self.window, 2),
-            ("patch", self.patch, 1),
-            ("expansion", self.expansion, 1),
-            ("head_width", self.head_width, 1),
-        ):
-            if value < least:
-                raise ValueError(f"{name} must be at least {least}, got {value}")
+        check_at_least(1, self, "width", "n_blocks", "n_heads", "patch", "expansion", "head_width")
+        check_at_least(2, self, "window")
         if self.width % self.n_heads:
             raise ValueError(f"width {self.width} must be a multiple of n_heads {self.n_heads}")
 
@@ -103,8 +94,7 @@ class Swin(nn.Module):
         self, field: Float[Tensor, "batch *space input"]
     ) -> Float[Tensor, "batch *space output"]:
         """Return the predicted fields."""
-        coordinates = self.coordinates.expand(len(field), *self.coordinates.shape)
-        inputs = pad_to(torch.cat([field, coordinates], dim=-1), self.padded, "zero")
+        inputs = pad_to(append_coordinates(field, self.coordinates), self.padded, "zero")
         patches = split_patches(inputs, self.patch_shape).flatten(1)
         tokens = self.lift(patches).view(len(field), *self.tokens_shape, -1)
         outputs = self.head(self.norm(self.blocks(tokens)))

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from lsm_core.layers.by_dimension import strided_convolution
-from lsm_core.layers.choices import check_choice
+from lsm_core.layers.choices import check_at_least, check_choice
 from lsm_core.layers.normalization import NormalizationKind
 from lsm_core.layers.strided_convolution import (
     Convolution,
@@ -43,13 +43,8 @@ class TfnetConfig:
     normalization: NormalizationKind = "batch"
 
     def __post_init__(self) -> None:
-        for name, value, least in (
-            ("width", self.width, 2),
-            ("n_scales", self.n_scales, 1),
-            ("window", self.window, 1),
-        ):
-            if value < least:
-                raise ValueError(f"{name} must be at least {least}, got {value}")
+        check_at_least(2, self, "width")
+        check_at_least(1, self, "n_scales", "window")
         check_choice("normalization", self.normalization, NormalizationKind)
 
     @property

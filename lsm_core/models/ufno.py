@@ -15,9 +15,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lsm_core.layers.choices import check_choice
-from lsm_core.layers.coordinates import unit_coordinates
+from lsm_core.layers.choices import check_at_least, check_choice
+from lsm_core.layers.coordinates import append_coordinates, unit_coordinates
 from lsm_core.layers.fourier import SpectralConvolution
+from lsm_core.layers.fourier_modes import modes_of_axes
 from lsm_core.layers.head import Head
 from lsm_core.layers.normalization import NormalizationKind
 from lsm_core.layers.padding import crop_to, pad_to
@@ -46,21 +47,8 @@ class UfnoConfig:
     normalization: NormalizationKind = "batch"
 
     def __post_init__(self) -> None:
-        modes = self.n_modes if isinstance(self.n_modes, tuple) else (self.n_modes,)
-        for name, value in (
-            ("width", self.width),
-            ("n_modes", min(modes)),
-            ("n_unet_layers", self.n_unet_layers),
-            ("head_width", self.head_width),
-        ):
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
-        for name, value in (
-            ("n_fourier_layers", self.n_fourier_layers),
-            ("padding", self.padding),
-        ):
-            if value < 0:
-                raise ValueError(f"{name} must not be negative, got {value}")
+        check_at_least(1, self, "width", "n_modes", "n_unet_layers", "head_width")
+        check_at_least(0, self, "n_fourier_layers", "padding")
         check_choice("normalization", self.normalization, NormalizationKind)
 
 
@@ -126,11 +114,7 @@ class Ufno(nn.Module):
 
     def __init__(self, config: UfnoConfig, shape: ProblemShape) -> None:
         super().__init__()
-        modes = config.n_modes
-        if isinstance(modes, int):
-            modes = (modes,) * shape.n_dims
-        if len(modes) != shape.n_dims:
-            raise ValueError(f"n_modes {modes} has not one number for each axis of {shape.space}")
+        modes = modes_of_axes(config.n_modes, shape.space)
         self.space = shape.space
         self.padded = tuple(size + config.padding for size in shape.space)
         self.lift = nn.Linear(shape.n_inputs + shape.n_dims, config.width)
@@ -145,7 +129,6 @@ class Ufno(nn.Module):
         self, field: Float[Tensor, "batch *space input"]
     ) -> Float[Tensor, "batch *space output"]:
         """Return the predicted fields."""
-        coordinates = self.coordinates.expand(len(field), *self.coordinates.shape)
-        features = self.lift(torch.cat([field, coordinates], dim=-1))
+        features = self.lift(append_coordinates(field, self.coordinates))
         features = self.layers(pad_to(features, self.padded, "zero"))
         return self.head(crop_to(features, self.space))

@@ -9,13 +9,13 @@ in the original they shrink.
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from lsm_core.layers.by_dimension import pool
+from lsm_core.layers.choices import check_at_least
 from lsm_core.layers.convolution_block import ConvolutionBlock, ConvolutionConfig
-from lsm_core.layers.coordinates import unit_coordinates
+from lsm_core.layers.coordinates import append_coordinates, unit_coordinates
 from lsm_core.layers.head import Head
 from lsm_core.layers.merging_block import MergingBlock, merging_channels
 from lsm_core.layers.padding import crop_to, pad_to, padded_shape
@@ -36,13 +36,7 @@ class UnetConfig:
     convolution: ConvolutionConfig = field(default_factory=ConvolutionConfig)
 
     def __post_init__(self) -> None:
-        for name, value in (
-            ("width", self.width),
-            ("n_scales", self.n_scales),
-            ("head_width", self.head_width),
-        ):
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
+        check_at_least(1, self, "width", "n_scales", "head_width")
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -81,8 +75,7 @@ class Unet(nn.Module):
         self, field: Float[Tensor, "batch *space input"]
     ) -> Float[Tensor, "batch *space output"]:
         """Return the predicted fields."""
-        coordinates = self.coordinates.expand(len(field), *self.coordinates.shape)
-        lifted = self.lift(torch.cat([field, coordinates], dim=-1))
+        lifted = self.lift(append_coordinates(field, self.coordinates))
         scales = [self.first(pad_to(lifted, self.padded, self.boundary))]
         for block in self.down:
             scales.append(block(pool(scales[-1], self.pooling)))

@@ -8,7 +8,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lsm_core.layers.coordinates import unit_coordinates
+from lsm_core.layers.choices import check_at_least
+from lsm_core.layers.coordinates import append_coordinates, unit_coordinates
 from lsm_core.layers.fourier_modes import SpectralResampling, modes_of_axes
 from lsm_core.layers.head import Head
 from lsm_core.layers.padding import crop_to, pad_to
@@ -33,17 +34,8 @@ class UnoConfig:
     padding: int = 0
 
     def __post_init__(self) -> None:
-        modes = self.n_modes if isinstance(self.n_modes, tuple) else (self.n_modes,)
-        for name, value in (
-            ("width", self.width),
-            ("n_modes", min(modes)),
-            ("n_levels", self.n_levels),
-            ("head_width", self.head_width),
-        ):
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
-        if self.padding < 0:
-            raise ValueError(f"padding must not be negative, got {self.padding}")
+        check_at_least(1, self, "width", "n_modes", "n_levels", "head_width")
+        check_at_least(0, self, "padding")
 
 
 class OperatorBlock(nn.Module):
@@ -105,8 +97,7 @@ class Uno(nn.Module):
         self, field: Float[Tensor, "batch *space input"]
     ) -> Float[Tensor, "batch *space output"]:
         """Return the predicted fields."""
-        coordinates = self.coordinates.expand(len(field), *self.coordinates.shape)
-        features = self.lift(torch.cat([field, coordinates], dim=-1))
+        features = self.lift(append_coordinates(field, self.coordinates))
         features = pad_to(features, self.grids[0], "zero")
         contracted = []
         for contract, grid in zip(self.contract, self.grids[1:], strict=True):

@@ -1,7 +1,9 @@
 """How to train."""
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
+
+from lsm_core.layers.choices import check_at_least, check_choice
 
 Scheme = Literal["none", "pointwise", "channel"]
 Schedule = Literal["step", "one_cycle", "constant"]
@@ -48,9 +50,7 @@ class TrainingConfig:
     Navier-Stokes script does."""
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "accumulation", "shuffle_bytes"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        check_at_least(1, self, "epochs", "batch_size", "accumulation", "shuffle_bytes")
         if self.learning_rate <= 0:
             raise ValueError(f"learning_rate must be positive, got {self.learning_rate}")
         if self.weight_decay < 0:
@@ -58,8 +58,7 @@ class TrainingConfig:
         if not 0 < self.fraction <= 1:
             raise ValueError(f"fraction must be above 0 and at most 1, got {self.fraction}")
         for name, kind in _CHOICES.items():
-            if getattr(self, name) not in get_args(kind):
-                raise ValueError(f"{name} is one of {get_args(kind)}, not {getattr(self, name)!r}")
+            check_choice(name, getattr(self, name), kind)
 
 
 _CHOICES = {

@@ -5,6 +5,7 @@ import pytest
 
 from flows.errors import BadInput
 from flows.steps.results_page import write_results_page
+from flows.steps.stored_results import benchmark_results
 from storage.location import Location
 from tests.lsm_core.reporting.test_reporting import result
 
@@ -51,3 +52,14 @@ def test_the_page_has_every_suite_with_its_hashes_and_the_newest_of_equal_runs(
 def test_a_store_without_runs_is_said(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="there are no results to report"):
         write_results_page(Location.parse(str(tmp_path)), tmp_path / "RESULTS.md")
+
+
+def test_runs_of_studies_do_not_stand_for_the_benchmark(tmp_path: Path) -> None:
+    stored(tmp_path, "whole", source=None, fraction=1.0, setting="")
+    later = {"finished": "2026-11-17T12:00:00+00:00"}
+    stored(tmp_path, "part", fraction=0.2, **later)
+    stored(tmp_path, "tuned", source="whole", **later)
+    stored(tmp_path, "ablated", setting="without patches", **later)
+    stored(tmp_path, "other preset", preset="paper", **later)
+    found = benchmark_results(Location.parse(str(tmp_path)), "quick")
+    assert [run["identity"] for run in found] == ["whole"]

@@ -9,7 +9,8 @@ import torch
 
 from flows.steps import datasets, training
 from flows.steps.cells import cell, failed, is_finished
-from flows.steps.report import stored_results, write_report
+from flows.steps.report import write_report
+from flows.steps.stored_results import benchmark_results
 from flows.steps.training import Workplace
 from lsm_core.experiments.experiment import Experiment
 from storage.location import Location
@@ -116,8 +117,10 @@ def test_the_report_shows_results_and_failures(folder: Path) -> None:
     assert "no &lt;memory&gt;" in page
     assert page.count("<svg") == 4
     assert "failed" in report.markdown
-    assert [r["identity"] for r in stored_results(place.root, "smoke")] == [results[0]["identity"]]
-    assert stored_results(place.root, "quick") == []
+    assert [r["identity"] for r in benchmark_results(place.root, "smoke")] == [
+        results[0]["identity"]
+    ]
+    assert benchmark_results(place.root, "quick") == []
 
 
 def test_results_say_what_they_rest_on(folder: Path) -> None:

@@ -13,7 +13,6 @@ import os
 import sys
 import tempfile
 import time
-from dataclasses import replace
 from statistics import median
 from typing import Any
 
@@ -64,7 +63,7 @@ def bare_loop(model: Any, benchmark: Any, seed: int, settings: Any) -> float:
     from lsm_core.training.surrogate import Surrogate
     from storage.dataset_reader import open_dataset
 
-    experiment = replace(cell("quick", benchmark, model, seed))
+    experiment = cell("quick", benchmark, model, seed)
     torch.set_num_threads(settings.n_workers)
     start = time.perf_counter()
     dataset = open_dataset(location_of(experiment.data, settings.root))
