@@ -45,6 +45,7 @@ PRESET_PURPOSES: dict[PresetName, str] = {
 StudyName = Literal[
     "burgers-settings",
     "burgers-forms",
+    "darcy-at-43",
     "ablations",
     "hyperparameters",
     "resolutions-darcy",

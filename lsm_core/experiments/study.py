@@ -6,8 +6,10 @@ A study is data: what to train, and what each cell is called. Whatever runs a be
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from lsm_core.benchmarks.darcy import Darcy
 from lsm_core.experiments.experiment import Experiment, Start
 from lsm_core.experiments.presets import experiment
+from lsm_core.models.fno import FnoConfig
 from lsm_core.models.lsm import LsmConfig, release_form, smooth_form
 from lsm_core.models.lsm_ablations import ablations, sweeps
 from lsm_core.models.point_cloud import PointCloudConfig
@@ -68,15 +70,34 @@ def burgers_forms(preset: PresetName, seed: int) -> list[Cell]:
     """Return the two forms of LSM that are compared on Burgers at length, and FNO.
 
     The smooth form is the one that the settings above lead to; the released form is that of the
-    scripts for two dimensions.
+    scripts for two dimensions, as wide as the smooth one so that nothing else differs.
     """
     width, n_scales = (8, 3) if preset == "smoke" else (16, 5)
     forms = {
         "smooth form": smooth_form(width=width, n_scales=n_scales),
-        "released form": release_form(width=2 * width, n_scales=n_scales),
+        "released form": release_form(width=width, n_scales=n_scales),
     }
     fno = Cell(setting="", experiment=experiment(preset, "burgers", "fno", seed))
     return [fno, *_variants(experiment(preset, "burgers", "lsm", seed), forms)]
+
+
+def darcy_at_43(preset: PresetName, seed: int) -> list[Cell]:
+    """Return LSM and FNO, both 32 wide, on every tenth point of the published Darcy grid.
+
+    All published training samples and 60 epochs: what a processor without a GPU can train in an
+    hour. `smoke` and `quick` are the cells of those presets.
+    """
+    made = []
+    both: tuple[ModelName, ...] = ("lsm", "fno")
+    for model in both:
+        cell = experiment(preset, "darcy", model, seed)
+        if preset in ("paper", "release"):
+            short = replace(cell.training, epochs=60, schedule="one_cycle", learning_rate=1e-3)
+            form = release_form(width=32) if model == "lsm" else FnoConfig(width=32)
+            coarse = replace(cell.data, benchmark=Darcy(resolution=421, stride=10))
+            cell = replace(cell, data=coarse, training=short, model=form)
+        made.append(Cell(setting=model, experiment=cell))
+    return made
 
 
 def paper_ablations(preset: PresetName, seed: int) -> list[Cell]:
@@ -124,6 +145,7 @@ def pipe_to_airfoil(preset: PresetName, seed: int) -> list[Cell]:
 STUDIES: dict[StudyName, Callable[[PresetName, int], list[Cell]]] = {
     "burgers-settings": burgers_settings,
     "burgers-forms": burgers_forms,
+    "darcy-at-43": darcy_at_43,
     "ablations": paper_ablations,
     "hyperparameters": elasticity_hyperparameters,
     "resolutions-darcy": resolutions("darcy"),
