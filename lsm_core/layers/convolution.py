@@ -20,8 +20,10 @@ from lsm_core.layers.by_dimension import (
 )
 
 # Rows of a matrix product that sums over the points of a field: enough to run at full speed,
-# few enough to stay in a core's cache while all taps of the kernel use them.
-_ROWS = 4096
+# few enough to stay in a core's cache while all taps of the kernel use them; and how many of them
+# a thread gets at once at most, so that it seldom waits for the others.
+_ROWS = 2048
+_PARTS = 4
 # Columns up to which all taps are set side by side in one such product.
 _COLUMNS = 128
 # Channels and points from which on fewer products outweigh the transforms that they need.
@@ -202,17 +204,18 @@ def _products_of_shifts(outer: Tensor, points: Tensor, offsets: list[int]) -> Te
     The rows are shared out between the threads, because the products are too small to be.
     """
     n_threads, n_rows = torch.get_num_threads(), len(outer)
-    shape = len(offsets), n_threads, outer.shape[1], points.shape[1]
+    n_parts = n_threads * max(1, min(_PARTS, n_rows // (_ROWS * n_threads)))
+    shape = len(offsets), n_parts, outer.shape[1], points.shape[1]
     sums = points.new_zeros(shape)
     first = 0
     while first < n_rows:
-        size = min(_ROWS, (n_rows - first) // n_threads)
+        size = min(_ROWS, (n_rows - first) // n_parts)
         if size == 0:
             break
-        last = first + n_threads * size
-        left = outer[first:last].view(n_threads, size, -1).mT
+        last = first + n_parts * size
+        left = outer[first:last].view(n_parts, size, -1).mT
         for offset, total in zip(offsets, sums, strict=True):
-            right = points[first + offset : last + offset].view(n_threads, size, -1)
+            right = points[first + offset : last + offset].view(n_parts, size, -1)
             total.baddbmm_(left, right)
         first = last
     for offset, total in zip(offsets, sums, strict=True):

@@ -1,11 +1,11 @@
 """Normalisations of the channels of a field, as functions that can be computed again."""
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
+from torch.autograd.function import once_differentiable
 
 from lsm_core.layers.ranks import n_ranks, summed
 
@@ -60,10 +60,16 @@ class BatchNormalization(NoNormalization):
         if not self.training:
             return super().function()
         first_call = True
+        statistics: tuple[Tensor, Tensor] | None = None
 
         def normalize(features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-            nonlocal first_call
+            nonlocal first_call, statistics
             rows = features.flatten(0, -2)
+            if statistics is not None:
+                result: Tensor = _KnownStatistics.apply(rows, weight, bias, *statistics)
+                return result.reshape(features.shape)
+            if len(rows) == 1 and n_ranks() == 1:
+                raise ValueError("batch normalisation in training needs more than one point, got 1")
             running_mean = self.running_mean if first_call else None
             running_var = self.running_var if first_call else None
             if first_call:
@@ -73,16 +79,10 @@ class BatchNormalization(NoNormalization):
                 mean, variance = self._statistics_of_all_ranks(rows, running_mean, running_var)
                 scale = weight * torch.rsqrt(variance + self.epsilon)
                 return ((rows - mean) * scale + bias).reshape(features.shape)
-            result = functional.batch_norm(
-                rows,
-                running_mean,
-                running_var,
-                weight=weight,
-                bias=bias,
-                training=True,
-                momentum=self.momentum,
-                eps=self.epsilon,
+            result, *found = torch.native_batch_norm(
+                rows, weight, bias, running_mean, running_var, True, self.momentum, self.epsilon
             )
+            statistics = found[0].detach(), found[1].detach()
             return result.reshape(features.shape)
 
         return normalize
@@ -103,6 +103,36 @@ class BatchNormalization(NoNormalization):
     def parameters_in_use(self) -> tuple[Tensor, ...]:
         """Return scale and shift, unless they are folded into the convolution."""
         return (self.weight, self.bias) if self.training else ()
+
+
+class _KnownStatistics(torch.autograd.Function):
+    """Batch normalisation computed again: the statistics are there, one pass over the rows is left.
+
+    The gradient is that of the normalisation, through the statistics too.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        rows: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        mean: Tensor,
+        inverse_deviation: Tensor,
+    ) -> Tensor:
+        ctx.save_for_backward(rows, weight, mean, inverse_deviation)
+        scale = weight * inverse_deviation
+        return torch.addcmul(bias - mean * scale, rows, scale)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        rows, weight, mean, inverse_deviation = ctx.saved_tensors
+        # The last number but one would guard a division; the statistics at hand contain it.
+        gradients = torch.ops.aten.native_batch_norm_backward(
+            gradient, rows, weight, None, None, mean, inverse_deviation, True, 0.0, [True] * 3
+        )
+        return *gradients, None, None
 
 
 class InstanceNormalization(NoNormalization):

@@ -1,3 +1,4 @@
+import pytest
 import torch
 from torch import nn
 
@@ -14,6 +15,30 @@ def test_batch_statistics_and_running_statistics_are_those_of_torch():
     normalize(field, *ours.parameters_in_use())  # as for a backward pass: counts no second time
     for name, value in theirs.state_dict().items():
         torch.testing.assert_close(ours.state_dict()[name], value)
+
+
+def test_batch_normalisation_computed_again_has_the_same_values_and_gradients():
+    torch.manual_seed(0)
+    ours = NORMALIZATIONS["batch"](3).double()
+    for value in (ours.weight.data, ours.bias.data):
+        value.normal_()
+    field = (2 + 3 * torch.randn(4, 5, 3, dtype=torch.float64)).requires_grad_()
+    outer = torch.randn(4, 5, 3, dtype=torch.float64)
+    normalize = ours.function()
+    wanted = (field, ours.weight, ours.bias)
+    first, again = (normalize(*wanted) for _ in range(2))
+    torch.testing.assert_close(again, first)
+    for one, other in zip(
+        *(torch.autograd.grad(y, wanted, outer) for y in (first, again)), strict=True
+    ):
+        torch.testing.assert_close(other, one)
+
+
+def test_one_point_has_no_batch_statistics():
+    ours = NORMALIZATIONS["batch"](3)
+    with pytest.raises(ValueError, match="more than one point"):
+        ours.function()(torch.randn(1, 1, 3), *ours.parameters_in_use())
+    assert torch.isfinite(ours.running_var).all()
 
 
 def test_in_eval_mode_batch_normalisation_is_folded_into_the_convolution():
