@@ -7,7 +7,7 @@ export DO_NOT_TRACK := true
 export MLFLOW_DISABLE_TELEMETRY := true
 
 .DEFAULT_GOAL := help
-.PHONY: help setup benchmark test test-all check stack stack-down clean
+.PHONY: help setup benchmark test test-all check audit sbom faults stack stack-down clean
 
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -36,12 +36,22 @@ check: setup  ## style, types and the direction of imports
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	@$(BIN)/python infra/packages.py audit
+
+audit: setup  ## known holes in the pinned packages, where pip-audit and its database are there
+	@$(BIN)/python infra/packages.py audit
+
+sbom: setup  ## the bill of materials of .venv, as sbom.json
+	$(BIN)/python infra/packages.py sbom > sbom.json
 
 test: check  ## everything that takes seconds, and the end-to-end run
 	$(BIN)/python -m pytest -m 'not slow' --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 test-all: check  ## the slow studies, too
 	$(BIN)/python -m pytest
+
+faults: setup  ## break everything on purpose and count what is lost; hours, continues if stopped
+	$(BIN)/python -m tests.faults --page infra/faults.md
 
 stack: setup  ## start Prefect server, worker and MLflow on 127.0.0.1, and deploy the flows
 	$(BIN)/lsm stack up

@@ -51,6 +51,8 @@ def parser() -> argparse.ArgumentParser:
     _add_models(verbs)
     stack = verbs.add("stack", commands.stack, "Start, stop or show the servers on this machine.")
     stack.add_argument("action", choices=("up", "down", "status"))
+    doctor = verbs.add("doctor", commands.doctor, "Look the installation over, a line a check.")
+    doctor.add_argument("--data", action="store_true", help="read every dataset, too")
     return verbs.top
 
 
@@ -115,9 +117,15 @@ def _add_training(verbs: Verbs) -> None:
         "Run a study; efficiency trains nothing.",
         verbs.preset,
     )
-    study.add_argument("name", choices=("efficiency", *get_args(StudyName)))
-    study.add_argument("--seeds", nargs="+", type=_seed, default=[0])
-    study.add_argument("--models", nargs="+", choices=get_args(ModelName), default=["lsm", "fno"])
+    study.add_argument("name", choices=("efficiency", "stability", *get_args(StudyName)))
+    study.add_argument("--seeds", nargs="+", type=_seed, help="0; for stability 0 1 2 3 4")
+    study.add_argument(
+        "--models", nargs="+", choices=get_args(ModelName), help="the paper's if none are named"
+    )
+    study.add_argument("--rows", nargs="+", metavar="ROW", help="rows of the table; all if none")
+    study.add_argument(
+        "--benchmarks", nargs="+", choices=get_args(BenchmarkName), help="for stability; all"
+    )
     study.add_argument("--sizes", nargs="+", type=_positive, default=[64, 128, 256, 512, 1024])
 
 
@@ -126,7 +134,11 @@ def _add_results(verbs: Verbs) -> None:
         "report",
         commands.report,
         "Write the report of runs or pictures of data.",
-        verbs.preset,
+    )
+    report.add_argument(
+        "--preset",
+        choices=get_args(PresetName),
+        help="only its runs; all if none is named (of data: quick)",
     )
     report.add_argument("about", nargs="?", choices=("runs", "data", "results"), default="runs")
     report.add_argument("--out", default="RESULTS.md", help="page of all `results`; RESULTS.md")

@@ -96,7 +96,6 @@ def train(options: argparse.Namespace) -> None:
     if "WORLD_SIZE" in os.environ:
         _train_as_rank(options)
         return
-    from flows.errors import CellsFailed
     from flows.progress import shown_progress
     from flows.services import prefect_api
 
@@ -113,8 +112,6 @@ def train(options: argparse.Namespace) -> None:
             training=_changes(options),
             frozen=options.freeze,
         )
-    if "error" in results[0]:
-        raise CellsFailed(f"the training failed: {results[0]['error']}")
     _show_results(results, options.json)
 
 
@@ -170,13 +167,12 @@ def benchmark(options: argparse.Namespace) -> None:
         print(json.dumps(outcome))
         return
     _show_results(outcome["results"], as_json=False)
-    _show_where(settings, outcome["report"])
+    _show_where(settings, outcome["report"], f"benchmark-{options.preset}")
 
 
 def report(options: argparse.Namespace) -> None:
     """Write the report of runs, or pictures of the data."""
-    from flows.steps.report import write_report
-    from flows.steps.stored_results import benchmark_results
+    from flows.steps.report import write_full_report
 
     settings = _settings()
     if options.about == "results":
@@ -189,12 +185,12 @@ def report(options: argparse.Namespace) -> None:
     if options.about == "data":
         from flows.steps.data_report import write_data_report
 
-        page = write_data_report(settings.root, options.preset)
+        page = write_data_report(settings.root, options.preset or "quick")
         print(
             json.dumps({"report": str(page)}) if options.json else f"Report:  {_shown(str(page))}"
         )
         return
-    report = write_report(benchmark_results(settings.root, options.preset), settings.root)
+    report = write_full_report(settings.root, options.preset)
     if options.json:
         print(json.dumps({"report": str(report.page)}))
     else:
@@ -211,24 +207,34 @@ def study(options: argparse.Namespace) -> None:
     from flows.services import prefect_api
 
     with prefect_api(_settings()), shown_progress():
-        from flows.studies import study
+        from flows.studies import stability, study
         from lsm_core.reporting.study import study_table
 
-        results = study(options.name, options.preset, options.seeds)
+        if options.name == "stability":
+            results = stability(options.preset, options.seeds, options.benchmarks, options.models)
+        else:
+            results = study(
+                options.name, options.preset, options.seeds, options.models, options.rows
+            )
     print(json.dumps(results) if options.json else study_table(results))
 
 
 def _efficiency(options: argparse.Namespace) -> None:
     from flows.progress import current_progress, shown_progress
     from flows.steps.efficiency import log_efficiency, measure_efficiency
+    from flows.steps.stored_results import keep_costs
     from lsm_core.reporting.efficiency import efficiency_table
 
     settings = _settings()
     with shown_progress():
         costs = measure_efficiency(
-            options.models, options.sizes, settings.n_workers, current_progress()
+            options.models or ["lsm", "fno"],
+            options.sizes,
+            settings.n_workers,
+            current_progress(),
         )
     log_efficiency(costs, settings.tracking_uri, settings.root)
+    keep_costs(settings.root, costs)
     print(json.dumps(costs) if options.json else efficiency_table(costs))
 
 
@@ -345,6 +351,25 @@ def stack(options: argparse.Namespace) -> None:
         print("nothing was started; `lsm stack up` does it")
 
 
+def doctor(options: argparse.Namespace) -> None:
+    """Look the installation over; exit code 1 if there is a problem."""
+    from dataclasses import asdict
+
+    from flows.settings import Settings, service_environment
+    from flows.steps.doctor import examine
+
+    settings = Settings.from_environment()
+    found = []
+    for finding in examine(settings, service_environment(settings), data=options.data):
+        found.append(finding)
+        if not options.json:
+            print(finding.line(), flush=True)
+    if options.json:
+        print(json.dumps([asdict(finding) for finding in found]))
+    if any(finding.state == "problem" for finding in found):
+        raise SystemExit(1)
+
+
 def _chosen(names: list[str] | None) -> Any:
     """Return the names, or None for all of them."""
     return None if names is None or "all" in names else names
@@ -356,8 +381,10 @@ def _show_results(results: list[dict[str, Any]], as_json: bool) -> None:
     print(json.dumps(results) if as_json else text_table(compare(results)))
 
 
-def _show_where(settings: "Settings", report: str) -> None:
-    """Say where to look further."""
+def _show_where(settings: "Settings", report: str, suite: str = "") -> None:
+    """Say where to look further: the report, and the charts of a suite or of all runs."""
+    from urllib.parse import quote
+
     from flows.steps.training import open_tracking
     from storage.errors import StoreUnavailable
     from storage.run_journal import without_credentials
@@ -368,6 +395,9 @@ def _show_where(settings: "Settings", report: str) -> None:
         print(f"\nReport:  {_shown(report)}\nMLflow:  {error}; `lsm runs sync` sends what waits")
         return
     charts = f"#/experiments/{experiment}/runs?compareRunsMode=CHART"
+    if suite:
+        wanted = f"tags.suite = '{suite}'"
+        charts += f"&searchFilter={quote(wanted)}"
     print(f"\nReport:  {_shown(report)}")
     if settings.tracking_uri.startswith("http"):
         print(f"MLflow:  {without_credentials(settings.tracking_uri)}/{charts}")

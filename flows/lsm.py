@@ -3,7 +3,7 @@
 from typing import Any
 
 from prefect import flow
-from prefect.artifacts import create_markdown_artifact
+from prefect.artifacts import create_link_artifact, create_markdown_artifact
 
 from flows.errors import CellsFailed
 from flows.matrix import run_side_by_side
@@ -25,13 +25,18 @@ def lsm(
     """
     from flows.steps.cells import benchmark_cells
     from flows.steps.report import write_report
+    from flows.steps.stored_results import keep_suite
 
     settings = Settings.from_environment()
     settings.require_usable()
     cells = benchmark_cells(preset, benchmarks, models, seeds or [0])
-    results = run_side_by_side(cells, settings, suite=f"benchmark-{preset}")
+    results = run_side_by_side(cells, settings, suite=f"benchmark-{preset}", register=True)
+    keep_suite(settings.root, f"benchmark-{preset}", [(cell.identity, "") for cell in cells])
     report = write_report(results, settings.root)
     create_markdown_artifact(report.markdown, key="benchmark", description="Compared results")
+    create_link_artifact(
+        report.page.url, link_text=str(report.page), key="report", description="Report with figures"
+    )
     failures = [result for result in results if "error" in result]
     if failures:
         raise CellsFailed(

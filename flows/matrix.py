@@ -4,24 +4,32 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from prefect import flow
-from prefect.futures import wait
+from prefect.futures import as_completed
 
+from flows.progress import current_progress
 from flows.settings import Settings
 from flows.tasks import at_most, generate_dataset, train_cell
 
 if TYPE_CHECKING:
+    from flows.steps.registration import Registrar
     from lsm_core.experiments.experiment import Experiment
 
 
 def run_side_by_side(
-    cells: Sequence["Experiment"], settings: Settings, suite: str, names: Sequence[str] = ()
+    cells: Sequence["Experiment"],
+    settings: Settings,
+    suite: str,
+    names: Sequence[str] = (),
+    *,
+    register: bool = False,
 ) -> list[dict[str, Any]]:
     """Train cells, as many at once as this machine has room for, and return their results."""
     from flows.steps.cells import slots
 
     at_once = slots(len(cells), settings.n_workers)
     threads = max(1, settings.n_workers // at_once)
-    return matrix.with_options(task_runner=at_most(at_once))(cells, settings, suite, threads, names)
+    run = matrix.with_options(task_runner=at_most(at_once))
+    return run(cells, settings, suite, threads, names, register)
 
 
 # The parameters are our own objects, which pydantic need not look into.
@@ -32,9 +40,10 @@ def matrix(
     suite: str,
     threads: int,
     names: Sequence[str] = (),
+    register: bool = False,
 ) -> list[dict[str, Any]]:
     """Train every cell once."""
-    return run_cells(cells, settings, suite, threads, names=names)
+    return run_cells(cells, settings, suite, threads, names=names, register=register)
 
 
 def run_cells(
@@ -44,10 +53,12 @@ def run_cells(
     threads: int,
     ranks: int = 1,
     names: Sequence[str] = (),
+    register: bool = False,
 ) -> list[dict[str, Any]]:
     """Train bound experiments inside a flow and return their results, in the same order.
 
     `names` are what the cells are called in their suite, where model and benchmark do not tell.
+    With `register` the models go into the registry as they are finished, while others train.
 
     Finished runs are not repeated; a run that was cut off continues from its last checkpoint. A run
     that fails does not stop the others: its result has an `error` instead of figures, and so have
@@ -65,6 +76,7 @@ def run_cells(
     # A wrong address is said before any training.
     open_tracking(settings.tracking_uri, settings.root)
     results: dict[str, dict[str, Any]] = {}
+    registrar = _registrar(settings, sum(map(len, waves))) if register else None
     for wave in waves:
         futures = {}
         for cell in wave:
@@ -76,13 +88,30 @@ def run_cells(
             place = workplace(settings, places[cell.dataset], suite, threads, name)
             # The cache knows only its own files; what counts is the result in the store.
             run = train_cell.with_options(refresh_cache=not is_finished(cell, place))
-            futures[cell.identity] = cell, run.submit(cell, place, ranks)
-        wait([future for _, future in futures.values()])
-        for identity, (cell, future) in futures.items():
-            outcome = future.result(raise_on_failure=False)
+            futures[run.submit(cell, place, ranks)] = cell
+        for future in as_completed(list(futures)):
+            cell, outcome = futures[future], future.result(raise_on_failure=False)
             done = future.state.is_completed()
-            results[identity] = outcome if done else failed(cell, outcome)
+            results[cell.identity] = outcome if done else failed(cell, outcome)
+            if registrar is not None and done:
+                registrar.add(outcome)
+    if registrar is not None:
+        registrar.settle()
     return [results[cell.identity] for cell in cells]
+
+
+def _registrar(settings: Settings, n_runs: int) -> "Registrar":
+    """Return who registers models, telling of each beside the progress of training."""
+    from flows.steps.registration import Registrar
+
+    progress, told = current_progress(), 0
+
+    def report(note: str) -> None:
+        nonlocal told
+        told += 1
+        progress.update("register", min(told, n_runs), n_runs, note)
+
+    return Registrar(settings.root, settings.tracking_uri, report)
 
 
 def _waves(cells: Sequence["Experiment"]) -> list[list["Experiment"]]:

@@ -3,6 +3,7 @@
 from typing import get_args
 
 from prefect import flow
+from prefect.artifacts import create_markdown_artifact
 
 from flows.settings import Settings
 from flows.tasks import convert_official, generate_dataset
@@ -29,7 +30,14 @@ def prepare(
     settings = Settings.from_environment()
     settings.require_usable()
     names = benchmarks or list(get_args(BenchmarkName))
+    places: dict[str, str]
     if official:
-        return {name: convert_official(name, settings, mirrors or [], stride) for name in names}
-    plans = variants(preset, names, resolutions or ())
-    return {name: generate_dataset(plan, settings) for name, plan in plans.items()}
+        places = {name: convert_official(name, settings, mirrors or [], stride) for name in names}
+    else:
+        plans = variants(preset, names, resolutions or ())
+        places = {
+            name: generate_dataset(plan, settings, announce=True) for name, plan in plans.items()
+        }
+    page = "\n".join(f"- {name}: `{place}`" for name, place in places.items())
+    create_markdown_artifact(page, key="datasets", description="Complete datasets")
+    return places

@@ -1,6 +1,7 @@
 """Flow `retrain`: new data, a challenger started from the champion, and the better one stays."""
 
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from prefect import flow
 from prefect.artifacts import create_markdown_artifact
@@ -11,39 +12,88 @@ from flows.settings import Settings
 from flows.tasks import at_most
 from lsm_core.names import BenchmarkName
 
+if TYPE_CHECKING:
+    from lsm_core.evaluation.promotion import PromotionRule
+    from lsm_core.experiments.experiment import Experiment
+
 
 # One at a time: two would both start from the same champion. The deployment's limit sees to it.
 @flow(name="retrain", flow_run_name="retrain-{benchmark}", task_runner=at_most(1))
 def retrain(
-    benchmark: BenchmarkName, n_new: int = 64, level: float = 0.01, least_gain: float = 0.01
+    benchmark: BenchmarkName,
+    n_new: int = 64,
+    watched: str | None = None,
+    level: float = 0.01,
+    least_gain: float = 0.01,
 ) -> dict[str, Any]:
-    """Train a challenger on `n_new` more samples and promote it if it is better; return why.
+    """Train a challenger on new samples and promote it if it is better; return why.
 
-    Better is a mean error on the locked test samples that is lower by `least_gain`, as a part of
-    the champion's, with a paired test at `level`. Whatever fails leaves the champion in place.
+    New are the samples of the next `n_new` seeds or, if `watched` is a folder, those of the files
+    that came there since the last time. Better is a mean error on the locked test samples that is
+    lower by `least_gain`, as a part of the champion's, with a paired test at `level`. Whatever
+    fails leaves the champion in place; without a champion or without new files nothing is done.
     """
-    from flows.steps.cells import bound
-    from flows.steps.datasets import location_of
-    from flows.steps.registration import register_run
-    from flows.steps.retraining import challenger_experiment, judge
+    from flows.steps.retraining import NoChampion
     from lsm_core.evaluation.promotion import PromotionRule
 
     settings = Settings.from_environment()
     settings.require_usable()
+    try:
+        experiment, notes = _challenger(benchmark, n_new, watched, settings)
+    except NoChampion as error:
+        experiment, notes = None, [str(error)]
+    if experiment is None:
+        verdict = {"model": f"lsm-{benchmark}", "promoted": False, "reason": "nothing was trained"}
+    else:
+        rule = PromotionRule(level=level, least_gain=least_gain)
+        verdict = _trained_and_judged(benchmark, experiment, settings, rule)
+    page = "\n\n".join([_page(verdict), *notes])
+    create_markdown_artifact(page, key=f"retrain-{benchmark.replace('_', '-')}")
+    return {**verdict, "notes": notes}
+
+
+def _challenger(
+    benchmark: BenchmarkName, n_new: int, watched: str | None, settings: Settings
+) -> tuple["Experiment | None", list[str]]:
+    """Return what to train, None if there is nothing new, and what is to be told beside it."""
+    from flows.steps.added_samples import take_in
+    from flows.steps.retraining import champion_experiment, with_files, with_more_seeds
+
+    base = champion_experiment(benchmark, settings.root, settings.tracking_uri)
+    if watched is None:
+        return with_more_seeds(base, n_new), []
+    intake = take_in(Path(watched), base.data.benchmark, settings.root)
+    notes = [f"{name} was left: {reason}" for name, reason in intake.left.items()]
+    experiment = with_files(base, intake.taken)
+    if experiment is None:
+        notes.insert(0, f"{watched} has no file that was not used before")
+    return experiment, notes
+
+
+def _trained_and_judged(
+    benchmark: BenchmarkName,
+    experiment: "Experiment",
+    settings: Settings,
+    rule: "PromotionRule",
+) -> dict[str, Any]:
+    from flows.steps.cells import bound
+    from flows.steps.datasets import location_of
+    from flows.steps.registration import register_run
+    from flows.steps.retraining import judge
+
     root, uri = settings.root, settings.tracking_uri
-    rule = PromotionRule(level=level, least_gain=least_gain)
-    experiment = bound(challenger_experiment(benchmark, n_new, root, uri))
+    experiment = bound(experiment)
     (result,) = run_cells([experiment], settings, "retrain", settings.n_workers)
     if "error" in result:
         raise CellsFailed(f"the champion stays, its challenger failed with {result['error']}")
     register_run(experiment.identity, root, uri, alias="challenger")
-    verdict = judge(benchmark, location_of(experiment.data, root), uri, rule)
-    create_markdown_artifact(_page(verdict), key=f"retrain-{benchmark.replace('_', '-')}")
-    return verdict
+    return judge(benchmark, location_of(experiment.data, root), uri, rule)
 
 
 def _page(verdict: dict[str, Any]) -> str:
     """Return the verdict as Markdown."""
+    if "challenger" not in verdict:
+        return f"**{verdict['model']}**: {verdict['reason']}."
     versions = f"version {verdict['challenger']} against version {verdict['champion']}"
     what = "promoted" if verdict["promoted"] else "kept as it was"
-    return f"**{verdict['model']}**, {versions}: {what}.\n\n{verdict['reason']}\n"
+    return f"**{verdict['model']}**, {versions}: {what}.\n\n{verdict['reason']}"

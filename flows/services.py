@@ -18,7 +18,7 @@ import psutil
 from flows.errors import ServiceFailed
 from flows.settings import Settings, service_environment
 
-START_SECONDS = 120.0
+START_SECONDS = 300.0  # a minute on a busy machine; one that has died is noticed at once
 STOP_SECONDS = 20.0
 
 

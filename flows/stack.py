@@ -10,6 +10,7 @@ from urllib.parse import urlparse
 
 import psutil
 
+from flows.automations import declare_automations
 from flows.errors import BadInput, ServiceFailed
 from flows.services import is_healthy, start_service, stop_process, wait_until_healthy
 from flows.settings import Settings, service_environment
@@ -67,6 +68,10 @@ def up(settings: Settings) -> list[Service]:
     ensure("prefect-server", server, ui, f"{settings.prefect_api}/health")
     _prefect(environment, "work-pool", "create", POOL, "--type", "process", "--overwrite")
     _prefect(environment, "--no-prompt", "deploy", "--all")
+    try:
+        declare_automations(settings.prefect_api)
+    except OSError as error:
+        raise ServiceFailed(f"the automations cannot be declared: {error}") from error
     ensure("prefect-worker", ["prefect", "worker", "start", "--pool", POOL], ui, None)
     tracking = f"http://127.0.0.1:{settings.mlflow_port}"
     if not settings.tracking_uri.startswith("http"):

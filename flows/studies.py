@@ -1,36 +1,58 @@
 """The studies of the paper beside its main table, a flow each on one engine."""
 
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 from prefect import flow
-from prefect.artifacts import create_markdown_artifact
+from prefect.artifacts import create_link_artifact, create_markdown_artifact
 
-from flows.errors import CellsFailed
+from flows.errors import BadInput, CellsFailed
 from flows.matrix import run_side_by_side
 from flows.settings import Settings
-from lsm_core.names import ModelName, PresetName, StudyName
+from lsm_core.names import BenchmarkName, ModelName, PresetName, StudyName
+
+if TYPE_CHECKING:
+    from lsm_core.experiments.study import Cell
 
 Results = list[dict[str, Any]]
 
 
-def run_study(name: StudyName, preset: PresetName, seeds: list[int] | None) -> Results:
+def run_study(
+    name: StudyName,
+    preset: PresetName,
+    seeds: list[int] | None,
+    models: list[ModelName] | None = None,
+    rows: list[str] | None = None,
+) -> Results:
     """Train the cells of a study inside a flow and return their results, each with its setting."""
-    from dataclasses import replace
-
-    from flows.steps.cells import bound
     from lsm_core.experiments.study import study_cells
+
+    try:
+        cells = study_cells(name, preset, seeds or [0], models, rows)
+    except ValueError as error:
+        raise BadInput(str(error)) from error
+    return _run(name, preset, cells)
+
+
+def _run(name: str, preset: PresetName, cells: Sequence["Cell"]) -> Results:
+    from flows.steps.cells import bound
+    from flows.steps.stored_results import keep_suite
     from lsm_core.reporting.study import study_table
 
     settings = Settings.from_environment()
     settings.require_usable()
-    cells = [
-        replace(cell, experiment=bound(cell.experiment))
-        for cell in study_cells(name, preset, seeds or [0])
-    ]
-    experiments, names = [c.experiment for c in cells], [c.setting for c in cells]
+    experiments, names = [bound(c.experiment) for c in cells], [c.setting for c in cells]
     found = run_side_by_side(experiments, settings, f"{name}-{preset}", names)
-    results = [{**result, "setting": setting} for setting, result in zip(names, found, strict=True)]
+    # A cell that needs no other name is called as its model is.
+    results = [
+        {**result, "setting": setting or result["model"]}
+        for setting, result in zip(names, found, strict=True)
+    ]
+    called = [(c.identity, setting) for c, setting in zip(experiments, names, strict=True)]
+    keep_suite(settings.root, f"{name}-{preset}", called)
     create_markdown_artifact(study_table(results), key=name, description=f"Study {name}")
+    if any("error" not in result for result in results):
+        _link_report(settings, preset)
     failures = [result for result in results if "error" in result]
     if failures:
         raise CellsFailed(
@@ -39,16 +61,40 @@ def run_study(name: StudyName, preset: PresetName, seeds: list[int] | None) -> R
     return results
 
 
+def _link_report(settings: Settings, preset: PresetName | None) -> None:
+    """Write the report, which now has these results, too, and link it in the interface."""
+    from flows.steps.report import write_full_report
+
+    page = write_full_report(settings.root, preset).page
+    create_link_artifact(
+        page.url, link_text=str(page), key="report", description="Report with figures"
+    )
+
+
 @flow(name="study", flow_run_name="{name}-{preset}")
-def study(name: StudyName, preset: PresetName = "quick", seeds: list[int] | None = None) -> Results:
-    """Run any study by its name."""
-    return run_study(name, preset, seeds)
+def study(
+    name: StudyName,
+    preset: PresetName = "quick",
+    seeds: list[int] | None = None,
+    models: list[ModelName] | None = None,
+    rows: list[str] | None = None,
+) -> Results:
+    """Run any study by its name, or some rows of it; `models` are for those that compare some."""
+    return run_study(name, preset, seeds, models, rows)
 
 
 @flow(name="transfer", flow_run_name="transfer-{preset}")
-def transfer(preset: PresetName = "quick", seeds: list[int] | None = None) -> Results:
-    """Train on parts of the airfoil samples, from scratch and from models of pipes."""
-    return run_study("transfer", preset, seeds)
+def transfer(
+    preset: PresetName = "quick",
+    seeds: list[int] | None = None,
+    models: list[ModelName] | None = None,
+    rows: list[str] | None = None,
+) -> Results:
+    """Train on parts of the airfoil samples, from scratch and from models of pipes.
+
+    The models are those of the paper if none are named, the rows all of them.
+    """
+    return run_study("transfer", preset, seeds, models, rows)
 
 
 @flow(name="resolutions", flow_run_name="resolutions-{benchmark}-{preset}")
@@ -56,26 +102,51 @@ def resolutions(
     benchmark: Literal["darcy", "burgers", "navier-stokes"],
     preset: PresetName = "quick",
     seeds: list[int] | None = None,
+    models: list[ModelName] | None = None,
 ) -> Results:
-    """Train on the same samples at several resolutions."""
+    """Train on the same samples at several resolutions.
+
+    The models are those of the paper's table of this benchmark if none are named.
+    """
     names: dict[str, StudyName] = {
         "darcy": "resolutions-darcy",
         "burgers": "resolutions-burgers",
         "navier-stokes": "resolutions-navier-stokes",
     }
-    return run_study(names[benchmark], preset, seeds)
+    return run_study(names[benchmark], preset, seeds, models)
 
 
 @flow(name="ablations", flow_run_name="ablations-{preset}")
-def ablations(preset: PresetName = "quick", seeds: list[int] | None = None) -> Results:
-    """Train LSM with parts replaced or left out."""
-    return run_study("ablations", preset, seeds)
+def ablations(
+    preset: PresetName = "quick", seeds: list[int] | None = None, rows: list[str] | None = None
+) -> Results:
+    """Train LSM with parts replaced or left out: all rows of the tables, or some."""
+    return run_study("ablations", preset, seeds, rows=rows)
 
 
 @flow(name="hyperparameters", flow_run_name="hyperparameters-{preset}")
-def hyperparameters(preset: PresetName = "quick", seeds: list[int] | None = None) -> Results:
-    """Train LSM with other numbers of tokens, basis operators and scales."""
-    return run_study("hyperparameters", preset, seeds)
+def hyperparameters(
+    preset: PresetName = "quick", seeds: list[int] | None = None, rows: list[str] | None = None
+) -> Results:
+    """Train LSM with other numbers of tokens, basis operators and scales: all rows, or some."""
+    return run_study("hyperparameters", preset, seeds, rows=rows)
+
+
+@flow(name="stability", flow_run_name="stability-{preset}")
+def stability(
+    preset: PresetName = "quick",
+    seeds: list[int] | None = None,
+    benchmarks: list[BenchmarkName] | None = None,
+    models: list[ModelName] | None = None,
+) -> Results:
+    """Train LSM, or other models, on every benchmark from five seeds, or from those given."""
+    from lsm_core.experiments.study import STABILITY_SEEDS, stability_cells
+
+    try:
+        cells = stability_cells(preset, seeds or STABILITY_SEEDS, benchmarks, models or ["lsm"])
+    except ValueError as error:
+        raise BadInput(str(error)) from error
+    return _run("stability", preset, cells)
 
 
 @flow(name="efficiency")
@@ -83,6 +154,7 @@ def efficiency(models: list[ModelName] | None = None, sizes: list[int] | None = 
     """Measure what models cost on larger and larger grids."""
     from flows.progress import current_progress
     from flows.steps.efficiency import log_efficiency, measure_efficiency
+    from flows.steps.stored_results import keep_costs
     from lsm_core.reporting.efficiency import efficiency_table
 
     settings = Settings.from_environment()
@@ -94,6 +166,8 @@ def efficiency(models: list[ModelName] | None = None, sizes: list[int] | None = 
         current_progress(),
     )
     log_efficiency(costs, settings.tracking_uri, settings.root)
+    keep_costs(settings.root, costs)
+    _link_report(settings, None)
     create_markdown_artifact(
         efficiency_table(costs), key="efficiency", description="Cost of models"
     )

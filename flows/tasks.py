@@ -1,23 +1,28 @@
 """Policy around the steps: retries, cache keys and limits. The work itself is in `flows.steps`."""
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 from prefect.context import TaskRunContext
+from prefect.events import emit_event
 from prefect.futures import PrefectFuture
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 
 from flows.progress import current_progress
 from flows.settings import Settings
 from lsm_core.names import BenchmarkName
-from storage.errors import DatasetMismatch, NotADataset, StoreUnavailable
+from storage.errors import DatasetMismatch, NotADataset, StorageError, StoreUnavailable
+from storage.location import Location
 
 if TYPE_CHECKING:
     from flows.steps.training import Workplace
     from lsm_core.experiments.data_plan import DataPlan
     from lsm_core.experiments.experiment import Experiment
 
+DATASET_UPDATED = "lsm.dataset.updated"
+"""The event that tells of new data; `retrain/scheduled` waits for it."""
 HOPELESS = (ValueError, TypeError, StoreUnavailable, DatasetMismatch, NotADataset)
 """Errors that another try will not mend."""
 
@@ -44,8 +49,12 @@ def _may_help(_task: Any, _run: Any, state: Any) -> bool:
     # The store itself knows which blocks it has; a cached answer would not notice a removed one.
     cache_policy=NO_CACHE,
 )
-def generate_dataset(plan: "DataPlan", settings: Settings) -> str:
-    """Generate the blocks that a dataset lacks, on all cores or on a cluster; return its place."""
+def generate_dataset(plan: "DataPlan", settings: Settings, announce: bool = False) -> str:
+    """Generate the blocks that a dataset lacks, on all cores or on a cluster; return its place.
+
+    With `announce`, data that was not there before is told to whoever waits for an event. Data
+    that a training makes for itself is not: retraining would start itself again and again.
+    """
     from flows.steps import datasets
     from flows.steps.compute import map_unordered
 
@@ -65,7 +74,22 @@ def generate_dataset(plan: "DataPlan", settings: Settings) -> str:
         done += 1
         current_progress().update(name, done, total)
     datasets.finish(plan, settings.root)
+    if announce and missing:
+        _announce(plan.benchmark.name, location.url)
     return location.url
+
+
+def _announce(benchmark: str, url: str) -> None:
+    """Emit the event that a benchmark has new data."""
+    emit_event(
+        DATASET_UPDATED,
+        resource={
+            "prefect.resource.id": f"lsm.dataset.{benchmark}",
+            "prefect.resource.name": url.rsplit("/", 1)[-1],
+            "lsm.benchmark": benchmark,
+        },
+        payload={"place": url},
+    )
 
 
 @task(
@@ -83,7 +107,23 @@ def convert_official(
 
     report = current_progress().update
     every = [*mirrors, *settings.mirrors]
-    return fetch_and_convert(name, settings.root, every, stride, report, settings.n_workers).url
+    before = _complete_datasets(settings.root / "datasets" / name)
+    place = fetch_and_convert(name, settings.root, every, stride, report, settings.n_workers)
+    if place.name not in before:
+        _announce(name, place.url)
+    return place.url
+
+
+def _complete_datasets(folder: Location) -> set[str]:
+    """Return the names of the complete datasets in a folder."""
+    from storage.dataset_reader import open_dataset
+
+    complete = set()
+    for name in folder.names():
+        with suppress(StorageError):
+            open_dataset(folder / name)
+            complete.add(name)
+    return complete
 
 
 def _identity(_context: TaskRunContext, parameters: dict[str, Any]) -> str:

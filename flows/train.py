@@ -4,7 +4,9 @@ from itertools import product
 from typing import Any
 
 from prefect import flow
+from prefect.artifacts import create_markdown_artifact
 
+from flows.errors import CellsFailed
 from flows.matrix import run_cells
 from flows.settings import Settings
 from flows.tasks import at_most
@@ -37,6 +39,7 @@ def train(
     continues from its last checkpoint; one that fails does not stop the others.
     """
     from flows.steps.cells import chosen_cell
+    from lsm_core.reporting.comparison import compare, markdown_table
 
     settings = Settings.from_environment()
     settings.require_usable()
@@ -44,4 +47,13 @@ def train(
         chosen_cell(preset, *names, source=source, training=training, frozen=frozen or [])
         for names in product(benchmarks, models, seeds or [0])
     ]
-    return run_cells(cells, settings, suite, threads or settings.n_workers, ranks)
+    results = run_cells(cells, settings, suite, threads or settings.n_workers, ranks, register=True)
+    page = markdown_table(compare(results))
+    create_markdown_artifact(page, key="trained", description="Trained models")
+    failures = [result for result in results if "error" in result]
+    if failures:
+        raise CellsFailed(
+            f"{len(failures)} of {len(results)} trainings failed, the first with "
+            f"{failures[0]['error']}"
+        )
+    return results

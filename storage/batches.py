@@ -155,7 +155,10 @@ class Batches:
 
         def read(name: str, block: range, row: int) -> None:
             start = self._part.start + block.start
-            target[name][row : row + len(block)] = self._arrays[name][start : start + len(block)]
+            window = slice(start, start + len(block))
+            target[name][row : row + len(block)] = self._part.dataset.read(
+                self._arrays[name], window
+            )
 
         rows = accumulate(map(len, pool.blocks), initial=n_free)
         jobs = [

@@ -56,11 +56,21 @@ class Checkpoints:
 
     def save_best(self, content: bytes) -> None:
         """Keep the weights of the best epoch so far, in place of those before."""
-        (self.location / BEST).write_bytes(content)
+        # The checksum stands in the same file: two files cannot be replaced in one step.
+        (self.location / BEST).write_bytes(content + _trailer(content))
 
     def best(self) -> bytes:
         """Return the weights of the best epoch; FileNotFoundError if there are none."""
-        return (self.location / BEST).read_bytes()
+        kept = (self.location / BEST).read_bytes()
+        content = kept[: -len(_trailer(b""))]
+        if kept.endswith(_trailer(content)):
+            return content
+        if _is_as_long_as_it_says(kept):
+            return kept  # written before files had a checksum
+        raise CheckpointCorrupt(
+            f"{self.location / BEST} does not have its checksum; remove the folder to train from "
+            "the start"
+        )
 
     def write_result(self, result: dict[str, Any]) -> None:
         """Keep the outcome of the run; with it the run counts as finished."""
@@ -73,7 +83,7 @@ class Checkpoints:
             return dict(json.loads((self.location / "result.json").read_bytes()))
         except FileNotFoundError:
             return None
-        except ValueError as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise CheckpointCorrupt(
                 f"{self.location / 'result.json'} is not readable: {error}; "
                 "remove it to evaluate the run again"
@@ -87,12 +97,35 @@ class Checkpoints:
 
     def arrays(self, name: str) -> dict[str, np.ndarray]:
         """Return arrays kept with the run; FileNotFoundError if there are none."""
-        content = (self.location / f"{name}.npz").read_bytes()
-        with np.load(io.BytesIO(content), allow_pickle=False) as file:
-            return {key: file[key] for key in file.files}
+        kept = self.location / f"{name}.npz"
+        content = kept.read_bytes()
+        try:
+            with np.load(io.BytesIO(content), allow_pickle=False) as file:
+                return {key: file[key] for key in file.files}
+        except Exception as error:
+            # numpy and zipfile raise whatever damaged bytes lead them to.
+            raise CheckpointCorrupt(
+                f"{kept} cannot be read ({type(error).__name__}: {error}); remove the folder to "
+                "train again"
+            ) from error
 
     def _steps(self) -> list[str]:
         return [name.removesuffix(".sha256") for name in self.location.names() if _is_mark(name)]
+
+
+def _trailer(content: bytes) -> bytes:
+    return b"sha256:" + hashlib.sha256(content).digest()
+
+
+def _is_as_long_as_it_says(content: bytes) -> bool:
+    """Return whether the header of safetensors describes all bytes that follow it."""
+    start = 8 + int.from_bytes(content[:8], "little")
+    try:
+        tensors = json.loads(content[8:start])
+        ends = [entry["data_offsets"][1] for name, entry in tensors.items() if name[:2] != "__"]
+        return start + max(ends, default=0) == len(content)
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError):
+        return False
 
 
 def _is_mark(name: str) -> bool:

@@ -1,6 +1,7 @@
 """Read a complete dataset, lazily."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -10,7 +11,7 @@ import zarr
 
 from storage.dataset_schema import SPLITS
 from storage.dataset_writer import read_attributes
-from storage.errors import DatasetIncomplete, NotADataset
+from storage.errors import DatasetCorrupt, DatasetIncomplete, NotADataset, StorageError
 from storage.location import Location
 
 Arrays: TypeAlias = dict[str, np.ndarray[Any, np.dtype[Any]]]
@@ -53,18 +54,49 @@ class Dataset:
         return xr.open_zarr(store, consolidated=False, zarr_format=3)
 
     def _moments(self, mean: str, std: str) -> tuple[np.ndarray, np.ndarray]:
-        arrays = self._arrays((mean, std))
-        return np.asarray(arrays[mean][...]), np.asarray(arrays[std][...])
+        arrays = self.arrays((mean, std))
+        return self.read(arrays[mean], ...), self.read(arrays[std], ...)
 
-    def _arrays(self, names: Sequence[str]) -> "dict[str, zarr.Array[Any]]":
-        store = self.location.zarr_store(read_only=True)
-        group = zarr.open_group(store, mode="r", use_consolidated=False)
+    def read(self, array: "zarr.Array[Any]", window: Any) -> np.ndarray:
+        """Return some values of a stored array; DatasetCorrupt if they are not as written.
+
+        A chunk that is gone reads as NaN, which only parameters of a sample may hold.
+        """
+        with self._decoding():
+            values = np.asarray(array[window])
+            may_be_nan = values.dtype.kind != "f" or array.attrs.get("role") == "parameter"
+        if not may_be_nan and np.isnan(values).any():
+            raise DatasetCorrupt(
+                f"{self.location} lacks some values of {array.name.strip('/')}; remove it and "
+                "prepare it again: the same bytes are made"
+            )
+        return values
+
+    @contextmanager
+    def _decoding(self) -> Iterator[None]:
+        """Turn whatever damaged bytes lead zarr to into one sentence."""
+        try:
+            with self.location.reached():
+                yield
+        except (StorageError, IndexError, MemoryError):
+            raise
+        except Exception as error:
+            raise DatasetCorrupt(
+                f"{self.location} cannot be read ({type(error).__name__}: {error}); remove it and "
+                "prepare it again: the same bytes are made"
+            ) from error
+
+    def arrays(self, names: Sequence[str]) -> "dict[str, zarr.Array[Any]]":
+        """Return stored arrays, for whoever reads them many times."""
         arrays = {}
-        for name in names:
-            array = group.get(name)
-            if not isinstance(array, zarr.Array):
-                raise NotADataset(f"{self.location} has no variable {name}")
-            arrays[name] = array
+        with self._decoding():
+            store = self.location.zarr_store(read_only=True)
+            group = zarr.open_group(store, mode="r", use_consolidated=False)
+            for name in names:
+                array = group.get(name)
+                if not isinstance(array, zarr.Array):
+                    raise NotADataset(f"{self.location} has no variable {name}")
+                arrays[name] = array
         return arrays
 
 
@@ -82,7 +114,7 @@ class Part:
 
     def arrays(self) -> dict[str, zarr.Array[Any]]:
         """Return the stored arrays of the whole dataset, for whoever reads many times."""
-        return self.dataset._arrays(self.names)
+        return self.dataset.arrays(self.names)
 
     def __getitem__(self, index: int | slice) -> Arrays:
         if isinstance(index, slice):
@@ -92,7 +124,7 @@ class Part:
             if not -self.size <= index < self.size:
                 raise IndexError(f"sample {index} of {self.size} in {self.dataset.location}")
             window = self.start + index % self.size
-        return {name: np.asarray(array[window]) for name, array in self.arrays().items()}
+        return {name: self.dataset.read(array, window) for name, array in self.arrays().items()}
 
 
 def open_dataset(location: Location) -> Dataset:
@@ -104,4 +136,25 @@ def open_dataset(location: Location) -> Dataset:
         raise DatasetIncomplete(
             f"the writing of {location} has not ended; run `lsm prepare` again to finish it"
         )
+    problem = _problem(attributes)
+    if problem:
+        raise DatasetCorrupt(
+            f"the attributes of {location} are damaged ({problem}); remove it and prepare it "
+            "again: the same bytes are made"
+        )
     return Dataset(location, attributes)
+
+
+def _problem(attributes: Mapping[str, Any]) -> str:
+    """Return what is wrong with the attributes that a reader relies on, or nothing."""
+    sizes = attributes.get("split_sizes")
+    if not isinstance(sizes, dict) or set(sizes) != set(SPLITS):
+        return "split_sizes"
+    if not all(type(size) is int and size >= 0 for size in sizes.values()):
+        return "split_sizes"
+    per_block = attributes.get("samples_per_block")
+    if type(per_block) is not int or per_block < 1:
+        return "samples_per_block"
+    kinds = {"digest": str, "provenance": dict, "blocks": list}
+    wrong = [name for name, kind in kinds.items() if not isinstance(attributes.get(name), kind)]
+    return ", ".join(wrong)

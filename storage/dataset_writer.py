@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import zarr
 from zarr.codecs import ZstdCodec
+from zarr.storage import MemoryStore
 
 from storage.dataset_schema import DatasetSchema, VariableSchema, digest_of
 from storage.errors import DatasetCorrupt, DatasetIncomplete, DatasetMismatch, NotADataset
@@ -30,7 +31,8 @@ def start_dataset(location: Location, schema: DatasetSchema) -> None:
     attributes = read_attributes(location)
     if attributes is None:
         # Nothing, or a template that was cut off before its last write.
-        _write_template(location, schema)
+        with location.reached(writing=True):
+            _write_template(location, schema)
     elif attributes.get("recipe") != schema.recipe:
         raise DatasetMismatch(
             f"{location} was written from recipe {str(attributes.get('recipe'))[:12]}, "
@@ -42,6 +44,19 @@ def write_block(
     location: Location, schema: DatasetSchema, index: int, samples: Mapping[str, np.ndarray]
 ) -> None:
     """Write all variables of one block, each `(samples of the block, *shape)`, then its record."""
+    with location.reached(writing=True):
+        try:
+            checksums = _write_arrays(location, schema, index, samples)
+        except FileNotFoundError:
+            # Another process that ends the same dataset swept up a file before it had its name.
+            checksums = _write_arrays(location, schema, index, samples)
+    _record(location, index).write_bytes(json.dumps(checksums, sort_keys=True).encode())
+
+
+def _write_arrays(
+    location: Location, schema: DatasetSchema, index: int, samples: Mapping[str, np.ndarray]
+) -> dict[str, str]:
+    """Write all variables of one block and return their checksums."""
     block = schema.block(index)
     group = zarr.open_group(location.zarr_store(), mode="r+", use_consolidated=False)
     checksums = {}
@@ -59,13 +74,12 @@ def write_block(
             )
         _array(group, variable.name)[block.start : block.stop] = values
         checksums[variable.name] = _checksum(values)
-    _record(location, index).write_bytes(json.dumps(checksums, sort_keys=True).encode())
+    return checksums
 
 
 def missing_blocks(location: Location, schema: DatasetSchema) -> list[int]:
     """Return the blocks that still have to be written, none if the dataset is complete."""
-    attributes = read_attributes(location)
-    if attributes is not None and attributes.get("complete"):
+    if _is_complete(location):
         return []
     written = set(_records(location).names())
     return [index for index in range(schema.n_blocks) if f"{index:06d}.json" not in written]
@@ -73,18 +87,35 @@ def missing_blocks(location: Location, schema: DatasetSchema) -> list[int]:
 
 def finish_dataset(location: Location, schema: DatasetSchema) -> None:
     """Verify every block against its record, add the statistics of training, mark as complete."""
+    if not _is_complete(location):
+        try:
+            _require_all_blocks(location, schema)
+            with location.reached(writing=True):
+                _complete(location, schema)
+        except (DatasetIncomplete, DatasetCorrupt):
+            # Another process may have ended it meanwhile, and removed the records.
+            if not _is_complete(location):
+                raise
+    _records(location).remove()
+
+
+def _is_complete(location: Location) -> bool:
     attributes = read_attributes(location)
-    if attributes is not None and attributes.get("complete"):
-        _records(location).remove()
-        return
+    return attributes is not None and bool(attributes.get("complete"))
+
+
+def _require_all_blocks(location: Location, schema: DatasetSchema) -> None:
     missing = missing_blocks(location, schema)
     if missing:
         raise DatasetIncomplete(
             f"{location} has {schema.n_blocks - len(missing)} of {schema.n_blocks} blocks; "
             "prepare it again to write the others"
         )
+
+
+def _complete(location: Location, schema: DatasetSchema) -> None:
     group = zarr.open_group(location.zarr_store(), mode="r+", use_consolidated=False)
-    checksums = [json.loads(_record(location, i).read_bytes()) for i in range(schema.n_blocks)]
+    checksums = [_checksums_of(location, schema, index) for index in range(schema.n_blocks)]
     for variable in schema.variables:
         statistics = _verified_statistics(location, schema, variable, group, checksums)
         if variable.role in ("input", "target"):
@@ -92,7 +123,20 @@ def finish_dataset(location: Location, schema: DatasetSchema) -> None:
     _remove_partial_files(location)
     # One write, unlike `attrs.update`: a dataset is never complete without its digest.
     group.update_attributes({"complete": True, "blocks": checksums, "digest": digest_of(checksums)})
-    _records(location).remove()
+
+
+def _checksums_of(location: Location, schema: DatasetSchema, index: int) -> dict[str, str]:
+    """Return the record of a block; a damaged one is removed, so that the block is made again."""
+    record = _record(location, index)
+    try:
+        checksums = json.loads(record.read_bytes())
+        return {variable.name: str(checksums[variable.name]) for variable in schema.variables}
+    except (FileNotFoundError, ValueError, TypeError, KeyError) as error:
+        record.remove()
+        raise DatasetCorrupt(
+            f"the record of block {index} of {location} cannot be read ({error}); prepare it "
+            "again and this block is written anew"
+        ) from error
 
 
 def read_attributes(location: Location) -> dict[str, Any] | None:
@@ -131,7 +175,8 @@ def _write_template(location: Location, schema: DatasetSchema) -> None:
     )
     for variable in schema.variables:
         chunk = schema.samples_per_chunk(variable)
-        group.create_array(
+        _ensure_array(
+            group,
             variable.name,
             shape=(schema.n_samples, *variable.shape),
             dtype=variable.dtype,
@@ -143,14 +188,14 @@ def _write_template(location: Location, schema: DatasetSchema) -> None:
             ),
             # A block that was never written reads as NaN (or -1), not as a plausible zero.
             fill_value=np.nan if np.dtype(variable.dtype).kind == "f" else -1,
-            compressors=[ZstdCodec(level=1)],
+            # With its own checksum: a reader notices a bit that turned on the disk.
+            compressors=[ZstdCodec(level=1, checksum=True)],
             dimension_names=("sample", *variable.dims),
             attributes={
                 "role": variable.role,
                 "units": variable.unit,
                 "long_name": variable.description,
             },
-            overwrite=True,
         )
     for name, values in schema.coordinates.items():
         _small_array(group, name, values, (name,), {})
@@ -182,8 +227,8 @@ def _verified_statistics(
     n_train = schema.split_sizes["train"]
     for index, expected in enumerate(checksums):
         block = schema.block(index)
-        values = np.asarray(_array(group, variable.name)[block.start : block.stop])
-        if _checksum(values) != expected[variable.name]:
+        values = _read_back(location, group, variable.name, block)
+        if values is None or _checksum(values) != expected[variable.name]:
             _record(location, index).remove()
             raise DatasetCorrupt(
                 f"block {index} of {variable.name} in {location} does not have the checksum it "
@@ -191,6 +236,15 @@ def _verified_statistics(
             )
         statistics.add(values[: max(0, n_train - block.start)])
     return statistics
+
+
+def _read_back(location: Location, group: zarr.Group, name: str, block: range) -> np.ndarray | None:
+    """Return what was written of a variable, or None if it cannot be decoded any more."""
+    with location.reached():
+        try:
+            return np.asarray(_array(group, name)[block.start : block.stop])
+        except (ValueError, RuntimeError, KeyError, TypeError):
+            return None
 
 
 def _write_statistics(
@@ -241,16 +295,32 @@ def _small_array(
     dims: tuple[str, ...],
     attributes: dict[str, Any],
 ) -> None:
-    array = group.create_array(
+    array = _ensure_array(
+        group,
         name,
         shape=values.shape,
         dtype=values.dtype,
         chunks=values.shape,
         dimension_names=dims,
         attributes=attributes,
-        overwrite=True,
     )
     array[...] = values
+
+
+def _ensure_array(group: zarr.Group, name: str, **settings: Any) -> "zarr.Array[Any]":
+    """Return the array of these settings: the one that is there, or a new one.
+
+    What another process has written into it stays. An array of other settings, which a template
+    that was cut off may have left, is replaced.
+    """
+    expected = zarr.create_array(MemoryStore(), **settings)
+    try:
+        found = group.get(name)
+    except (ValueError, KeyError, TypeError):
+        found = None
+    if isinstance(found, zarr.Array) and found.metadata == expected.metadata:
+        return found
+    return group.create_array(name, **settings, overwrite=True)
 
 
 def _array(group: zarr.Group, name: str) -> "zarr.Array[Any]":

@@ -2,6 +2,7 @@
 
 StorageError
  ├── StoreUnavailable      the root cannot be reached, read or written
+ ├── StoreInterrupted      the way to the store broke down; another try may help
  ├── NotADataset           something else lies where a dataset was expected
  ├── DatasetIncomplete     a dataset whose writing has not ended
  ├── DatasetMismatch       a dataset written from another recipe
@@ -21,6 +22,10 @@ class StorageError(Exception):
 
 class StoreUnavailable(StorageError):
     """The root of the store cannot be reached, read or written."""
+
+
+class StoreInterrupted(StorageError):
+    """The way to the store broke down in the middle; another try may help."""
 
 
 class NotADataset(StorageError):

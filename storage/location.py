@@ -1,18 +1,28 @@
 """A place that holds files: a folder, memory or an object store, under one interface."""
 
+import asyncio
+import atexit
 import os
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.parse import urlsplit
 
 import fsspec
 from zarr.abc.store import Store
 from zarr.storage import FsspecStore, LocalStore
 
-from storage.errors import StoreUnavailable
+from storage.errors import StorageError, StoreInterrupted, StoreUnavailable
 
 SCHEMES = ("file", "memory", "s3", "gs", "az", "abfs", "http", "https")
+PART_BYTES = 2**24
+"""How much of a large object goes to an object store in one request, and is sent again if lost."""
+REMOVALS = 10
+TRANSPORTS = ("botocore", "aiobotocore", "aiohttp", "fsspec", "asyncio")
 
 
 @dataclass(frozen=True)
@@ -34,6 +44,12 @@ class Location:
             raise ValueError(
                 f"the store address {text!r} starts with {scheme}://, which is not known here; "
                 f"use a folder or one of {', '.join(name + '://' for name in SCHEMES)}"
+            )
+        if ":" in urlsplit(text).netloc.rpartition("@")[0]:
+            # Addresses are shown and kept; whoever may read them is not to learn a password.
+            raise ValueError(
+                f"the store address at {urlsplit(text).netloc.rpartition('@')[2]} holds a password;"
+                " leave it out and give credentials by the environment"
             )
         return cls(text.rstrip("/"))
 
@@ -62,28 +78,33 @@ class Location:
     def read_bytes(self) -> bytes:
         """Return the content of a file; FileNotFoundError if there is none."""
         filesystem, path = self._open()
-        return bytes(filesystem.cat_file(path))
+        with self.reached():
+            return bytes(filesystem.cat_file(path))
 
     def write_bytes(self, content: bytes) -> None:
         """Write a whole file, replacing an older one, in one step for every reader."""
         filesystem, path = self._open()
-        if self.local_path is None:
-            # Memory and object stores publish an object when its upload ends.
-            filesystem.pipe_file(path, content)
-            return
-        _replace_file(Path(path), content)
+        with self.reached(writing=True):
+            if self.local_path is not None:
+                _replace_file(Path(path), content)
+            elif self.url.startswith("s3://"):
+                # An object appears when its last part has come; a failure removes the parts.
+                filesystem.pipe_file(path, content, chunksize=PART_BYTES)
+            else:
+                filesystem.pipe_file(path, content)
 
     def exists(self) -> bool:
         """Return whether a file or folder is there."""
         filesystem, path = self._open()
-        return bool(filesystem.exists(path))
+        with self.reached():
+            return bool(filesystem.exists(path))
 
     def names(self) -> list[str]:
         """Return the names of the children, sorted; none if there is no such folder."""
         filesystem, path = self._open()
-        filesystem.invalidate_cache()
         try:
-            found = filesystem.ls(path, detail=False)
+            with self.reached():
+                found = filesystem.ls(path, detail=False)
         except (FileNotFoundError, NotADirectoryError):
             return []
         own = path.rstrip("/")
@@ -92,14 +113,23 @@ class Location:
     def remove(self) -> None:
         """Remove a file or a folder with all it holds; nothing happens if there is none."""
         filesystem, path = self._open()
-        if filesystem.exists(path):
-            filesystem.rm(path, recursive=True)
+        with self.reached(writing=True):
+            for _ in range(REMOVALS):
+                if not filesystem.exists(path):
+                    return
+                # Another process may remove the same at the same time.
+                with suppress(FileNotFoundError):
+                    filesystem.rm(path, recursive=True)
 
     def zarr_store(self, *, read_only: bool = False) -> Store:
         """Return the folder as a zarr store."""
         if self.local_path is not None:
             return LocalStore(self.local_path, read_only=read_only)
-        return FsspecStore.from_url(self.url, read_only=read_only)
+        if self.url.startswith("s3://"):
+            _close_clients_at_exit()
+        return FsspecStore.from_url(
+            self.url, storage_options={"use_listings_cache": False}, read_only=read_only
+        )
 
     def require_writable(self) -> None:
         """Raise StoreUnavailable unless files can be written here."""
@@ -107,14 +137,58 @@ class Location:
         try:
             probe.write_bytes(b"")
             probe.remove()
-        except (OSError, PermissionError) as error:
+        except (OSError, StorageError) as error:
+            said = error if isinstance(error, StorageError) else error.strerror or error
             raise StoreUnavailable(
-                f"cannot write in the store {self}: {error.strerror or error}; "
+                f"cannot write in the store {self}: {str(said).partition('; ')[0]}; "
                 "choose another one with LSM_STORE or --store"
             ) from error
 
+    @contextmanager
+    def reached(self, *, writing: bool = False) -> Iterator[None]:
+        """Turn what a disk or a network does while the block runs into one sentence.
+
+        StoreUnavailable says what only a person can mend: a full or read-only disk, wrong keys, no
+        such bucket. StoreInterrupted says that another try may help. That something is not there
+        is FileNotFoundError when reading, as everywhere. Nothing here holds a password.
+        """
+        try:
+            yield
+        except StorageError:
+            raise
+        except Exception as error:
+            told = self._told(error, writing)
+            if told is None:
+                raise
+            raise told from error
+
+    def _told(self, error: Exception, writing: bool) -> StorageError | None:
+        """Return what to say of an error, or None if it says all that is to be said."""
+        verb = "write" if writing else "read"
+        said = " ".join(str(getattr(error, "strerror", None) or error).split())
+        is_absent = isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError)
+        if is_absent and not writing:
+            return None
+        if self.local_path is not None:
+            if not isinstance(error, OSError):
+                return None
+            return StoreUnavailable(f"cannot {verb} {self}: {said}; mend it, or use another store")
+        name = type(error).__name__
+        if is_absent or isinstance(error, PermissionError) or "Credentials" in name:
+            return StoreUnavailable(
+                f"cannot {verb} {self}: {said or name}; check the bucket, its keys and LSM_STORE"
+            )
+        package = type(error).__module__.partition(".")[0]
+        if package in TRANSPORTS or isinstance(error, OSError):
+            return StoreInterrupted(
+                f"cannot {verb} {self}: {name} {said}".rstrip() + "; nothing half-written counts, "
+                "so trying again continues"
+            )
+        return None
+
     def _open(self) -> tuple[Any, str]:
-        return fsspec.core.url_to_fs(self.url)
+        # Without a cache of listings: other processes write here, too.
+        return fsspec.core.url_to_fs(self.url, use_listings_cache=False)
 
 
 def _replace_file(path: Path, content: bytes) -> None:
@@ -129,3 +203,24 @@ def _replace_file(path: Path, content: bytes) -> None:
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+@cache
+def _close_clients_at_exit() -> None:
+    """See to it that connections of zarr are closed when Python ends, rather than complained of."""
+    atexit.register(close_clients)
+
+
+def close_clients() -> None:
+    """Close the connections to object stores; the next access reads the environment again."""
+    from zarr.core.sync import _get_loop
+
+    filesystem = fsspec.get_filesystem_class("s3")
+    for each in list(filesystem._cache.values()):
+        client, each._s3 = each._s3, None
+        if client is not None:
+            loop = _get_loop() if each.asynchronous else each.loop
+            closing = client.__aexit__(None, None, None)
+            with suppress(TimeoutError):
+                asyncio.run_coroutine_threadsafe(closing, loop).result(timeout=5)
+    filesystem.clear_instance_cache()

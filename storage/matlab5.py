@@ -27,6 +27,7 @@ NOT_NUMBERS = {1: "a cell", 2: "a struct", 3: "an object", 4: "text", 5: "sparse
 FIRST_NUMERIC_CLASS, LAST_NUMERIC_CLASS = 6, 15
 COMPLEX = 0x0800
 PIECE = 2**20
+LARGEST_HEADING = 2**16
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,9 @@ class _Cursor:
         """Return the content of an element; stand after it and its padding."""
         before = self._position
         _, n_bytes, start = self.tag()
+        if n_bytes > LARGEST_HEADING:
+            # A small file can inflate to any size; what is read whole here is never large.
+            raise ValueError(f"{n_bytes} bytes where flags, sizes or a name should be")
         content = self.take(n_bytes)
         if start - before == 4:
             self.take(4 - n_bytes)

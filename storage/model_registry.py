@@ -70,12 +70,10 @@ class ModelRegistry:
         brought up to date.
         """
         with self._reached():
-            own = f"name = '{name}' and tags.identity = '{tags['identity']}'"
-            known = self.client.search_model_versions(own, max_results=1)
-            if known:
-                version = self._version(name, int(known[0].version))
-                self.set_tags(version, tags)
-                return self._version(name, version.number)
+            known = self.of_run(name, tags["identity"])
+            if known is not None:
+                self.set_tags(known, tags)
+                return self._version(name, known.number)
             run = self._run(tags["identity"])
             logged = self._upload(folder, name, run, tags)
             self._require_name(name)
@@ -87,6 +85,13 @@ class ModelRegistry:
                 model_id=logged.model_id,
             )
             return self._version(name, int(made.version))
+
+    def of_run(self, name: str, identity: str) -> ModelVersion | None:
+        """Return the version that was made of a run, or None."""
+        with self._reached():
+            own = f"name = '{name}' and tags.identity = '{identity}'"
+            known = self.client.search_model_versions(own, max_results=1)
+            return self._version(name, int(known[0].version)) if known else None
 
     def names(self) -> list[str]:
         """Return the names of the registered models."""

@@ -237,7 +237,8 @@ def require_finite(values: Array, path: Path, variable: str | None, first_sample
 def _open_npy(path: Path) -> NpyArray:
     try:
         mapped = np.load(path, mmap_mode="r", allow_pickle=False)
-    except ValueError as error:
+    except Exception as error:
+        # numpy raises whatever a damaged header leads it to.
         n_bytes = path.stat().st_size
         raise PublishedFileInvalid(
             f"{path} has {n_bytes} bytes and cannot be read as an array: {error}; fetch it again"

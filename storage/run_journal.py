@@ -19,7 +19,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -245,7 +245,7 @@ class Journal:
 
     def _take_in(self, line: Mapping[str, Any], is_void: bool) -> None:
         """Take in a line; what was noted before the entries were made to wait again is void."""
-        if line.get("version") == 1:
+        if "version" in line:
             self.heading = Heading(**{k: v for k, v in line.items() if k != "version"})
         elif "rewound" in line:
             self.run_id = line["run"]
@@ -296,9 +296,47 @@ def _whole_lines(content: bytes) -> list[tuple[Mapping[str, Any], int]]:
 def _parsed(line: bytes) -> Mapping[str, Any]:
     try:
         content = json.loads(line)
-    except ValueError:
-        content = None
-    return content if isinstance(content, dict) else {"unreadable": line.decode(errors="replace")}
+        is_sound = isinstance(content, dict) and _is_sound(content)
+    except (ValueError, RecursionError):
+        is_sound = False
+    return content if is_sound else {"unreadable": line.decode(errors="replace")}
+
+
+def _is_sound(line: dict[str, Any]) -> bool:
+    """Return whether a line is one that a journal writes; damaged ones are kept, but not sent."""
+    if "version" in line:
+        return _is_heading(line)
+    if "rewound" in line or "sent" in line:
+        return isinstance(line.get("run"), str) and isinstance(line.get("sent", 0), int)
+    kinds = [kind for kind in KINDS if kind in line]
+    if len(kinds) != 1 or not isinstance(line.get("at"), int):
+        return False
+    content = line[kinds[0]]
+    if kinds == ["metrics"]:
+        numbers = (int, float)
+        is_filled = isinstance(content, dict) and isinstance(line.get("step"), int)
+        return is_filled and all(isinstance(value, numbers) for value in content.values())
+    if kinds == ["file"]:
+        # The name of the content is its hash: no other file of this machine can be meant.
+        is_hash = re.fullmatch("[0-9a-f]{64}", str(line.get("content")))
+        return isinstance(content, str) and is_hash is not None
+    return isinstance(content, str) if kinds == ["status"] else _holds_text(content)
+
+
+def _is_heading(line: dict[str, Any]) -> bool:
+    names = {field.name for field in fields(Heading)}
+    texts = names - {"tags", "started"}
+    return (
+        line["version"] == 1
+        and set(line) == {"version", *names}
+        and all(isinstance(line[name], str) for name in texts)
+        and isinstance(line["started"], int)
+        and _holds_text(line["tags"])
+    )
+
+
+def _holds_text(content: Any) -> bool:
+    return isinstance(content, dict) and all(isinstance(each, str) for each in content.values())
 
 
 def _cut_torn_line(descriptor: int) -> int:

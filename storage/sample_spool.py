@@ -4,7 +4,6 @@ import io
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,9 +35,13 @@ class SampleSpool:
         """Return a solved sample, or None if it has to be solved."""
         try:
             content = self._file(sample).read_bytes()
+        except FileNotFoundError:
+            return None
+        try:
             with np.load(io.BytesIO(content), allow_pickle=False) as file:
                 return {name: file[name] for name in file.files}
-        except (FileNotFoundError, ValueError, BadZipFile, EOFError):
+        except Exception:
+            # numpy and zipfile raise whatever damaged bytes lead them to; solving mends it.
             return None
 
     def discard(self, samples: Iterable[int]) -> None:

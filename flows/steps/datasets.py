@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from flows.errors import GenerationFailed
+from flows.steps.added_samples import added_arrays
 from flows.steps.sources import source_digest
 from lsm_core.benchmarks.benchmark import Benchmark
 from lsm_core.experiments.data_plan import DataPlan
@@ -75,11 +76,14 @@ def generate_block(plan: DataPlan, root: Location, index: int) -> int:
     schema, location = schema_of(plan), location_of(plan, root)
     block = schema.block(index)
     spool = SampleSpool.beside(location)
+    samples = added_arrays(plan, root, block)
+    unknown = [sample for sample in block if sample not in samples]
     if plan.keep_each_sample:
-        samples = [_kept_or_solved(plan, spool, sample) for sample in block]
-    else:
-        samples = _solve(plan.benchmark, [plan.seed_of(sample) for sample in block])
-    stacked = {v.name: np.stack([sample[v.name] for sample in samples]) for v in schema.variables}
+        samples |= {sample: _kept_or_solved(plan, spool, sample) for sample in unknown}
+    elif unknown:
+        solved = _solve(plan.benchmark, [plan.seed_of(sample) for sample in unknown])
+        samples |= zip(unknown, solved, strict=True)
+    stacked = {v.name: np.stack([samples[n][v.name] for n in block]) for v in schema.variables}
     dataset_writer.write_block(location, schema, index, stacked)
     if plan.keep_each_sample:
         spool.discard(block)

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import logging
 import shutil
 import sys
 import tempfile
@@ -102,6 +103,7 @@ def facts(run: TrainedRun) -> dict[str, Any]:
         "model": result["model"],
         "seed": result["seed"],
         "n_train": result["settings"]["data"]["split_sizes"]["train"],
+        "added": result["settings"]["data"].get("added", []),
         "dataset": result["dataset"]["digest"],
         "code": result["code"],
         "test": result["test"],
@@ -183,6 +185,8 @@ def _copy_sources(target: Path) -> Path:
 
 def _pyfunc() -> ModuleType:
     """Return MLflow's module, which warns of type hints of its own when it is first imported."""
+    # It tells every step of writing a model; only what goes wrong is worth a line.
+    logging.getLogger("mlflow.pyfunc").setLevel(logging.WARNING)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return import_module("mlflow.pyfunc")

@@ -1,110 +1,200 @@
-"""Write the report of a comparison into the store."""
+"""Write the report of what a store holds: the paper's tables and figures, published and ours."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from flows.errors import BadInput
-from flows.steps.showcase import SHOWN_SAMPLES, showcase_panels
+from flows.steps.report_pictures import benchmark_blocks, solving_blocks
+from flows.steps.stored_results import benchmark_results, presets_of, stored_costs, study_results
 from lsm_core.benchmarks.catalogue import BENCHMARKS
-from lsm_core.names import BenchmarkName
-from lsm_core.reporting.comparison import Row, compare, markdown_table
-from lsm_core.reporting.document import Picture, html_page
-from lsm_core.reporting.figures import showcase, training_curves
-from lsm_core.reporting.leaderboard import leaderboard
-from storage.checkpoints import Checkpoints
+from lsm_core.experiments.study import STUDIES, study_cells
+from lsm_core.names import PresetName
+from lsm_core.reporting.comparison import Row, compare
+from lsm_core.reporting.document import (
+    Block,
+    Facts,
+    Picture,
+    Section,
+    html_page,
+    markdown_page,
+)
+from lsm_core.reporting.efficiency import efficiency_blocks
+from lsm_core.reporting.main_results import main_blocks, scatter_pictures
+from lsm_core.reporting.study_sections import study_blocks
 from storage.location import Location
 
 ABOUT_THE_METRIC = (
-    "Error: mean relative L2 norm over the test samples, at the last epoch. "
-    "Paper: the figure published for the paper's own data, sizes and 500 epochs; "
-    "other presets are smaller, so the two columns are not a like-for-like comparison."
+    "Error: mean relative L2 norm over the test samples, at the last epoch. Paper: the figure "
+    "published for the paper's own data, sizes and 500 epochs; other presets are smaller, so the "
+    "two are not a like-for-like comparison. Axes without a unit are dimensionless."
 )
+TITLES = {
+    "ablations": "Ablations of LSM",
+    "hyperparameters": "Hyperparameters of LSM",
+    "resolutions-darcy": "Resolutions of Darcy",
+    "resolutions-burgers": "Resolutions of Burgers",
+    "resolutions-navier-stokes": "Resolutions of Navier-Stokes",
+    "transfer": "Transfer from pipe to airfoil",
+    "stability": "Stability over seeds",
+}
+"""The paper's studies in the order of the page; others follow under their own names."""
+
+Results = Sequence[dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Report:
-    """Where a report lies, and its table."""
+    """Where a report lies, its text without pictures, and the rows of its main table."""
 
     page: Location
     markdown: str
     rows: list[Row]
 
 
-def write_report(results: Sequence[dict[str, Any]], root: Location) -> Report:
-    """Write page, Markdown and data of some results of one preset, and return where."""
+def write_report(results: Results, root: Location) -> Report:
+    """Write the report of a benchmark of one preset, with the studies that the store has of it."""
     if not results:
         raise BadInput("there are no results to report; run `lsm benchmark` first")
     preset = results[0]["preset"]
-    folder = root / "reports" / f"benchmark-{preset}"
-    rows = compare(results)
-    title = f"Benchmark, preset {preset}"
-    page = html_page(title, ABOUT_THE_METRIC, rows, _pictures(results, root), _facts(results))
-    markdown = f"# {title}\n\n{leaderboard(rows)}\n\n{markdown_table(rows)}\n\n{ABOUT_THE_METRIC}\n"
-    (folder / "results.json").write_bytes(json.dumps(results, indent=1).encode())
-    (folder / "report.md").write_bytes(markdown.encode())
+    return _written(root, f"benchmark-{preset}", {preset: list(results)})
+
+
+def write_full_report(root: Location, preset: str | None = None) -> Report:
+    """Write the report of all that a store holds, or of one preset; BadInput if it has nothing."""
+    found = presets_of(root)
+    presets = [name for name in get_args(PresetName) if name in found and preset in (None, name)]
+    if not presets and not stored_costs(root):
+        there = f"; there are some of preset {', '.join(found)}" if found else ""
+        raise BadInput(f"there are no results to report{there}; run `lsm benchmark` first")
+    main = {name: benchmark_results(root, name) for name in presets}
+    return _written(root, f"benchmark-{preset}" if preset else "all", main)
+
+
+def _written(root: Location, name: str, main: dict[str, list[dict[str, Any]]]) -> Report:
+    """Write page, Markdown, pictures and data, and return where."""
+    folder = root / "reports" / name
+    title = "Report of all runs" if name == "all" else f"Report, preset {', '.join(main)}"
+    rows = [row for results in main.values() for row in compare(results)]
+    studies = {preset: study_results(root, preset) for preset in main}
+    sections: list[Section] = []
+    for preset, results in main.items():
+        of_preset = f", preset {preset}" if len(main) > 1 else ""
+        sections += _main_sections(results, root, of_preset)
+        sections += _study_sections(studies[preset], preset, of_preset)
+    sections += _efficiency_section(rows, root)
+    sections += _missing(main, studies, root)
+    sections.append(_provenance(main, studies))
+    page = html_page(title, ABOUT_THE_METRIC, sections)
+    places = []
+    for number, picture in enumerate(_pictures(sections), start=1):
+        places.append(f"figures/{number}.svg")
+        (folder / places[-1]).write_bytes(picture.svg.encode())
+    written = markdown_page(title, ABOUT_THE_METRIC, sections, places)
+    data = [result for results in main.values() for result in results]
+    (folder / "results.json").write_bytes(json.dumps(data, indent=1).encode())
+    (folder / "report.md").write_bytes(written.encode())
     (folder / "index.html").write_bytes(page.encode())
+    markdown = markdown_page(title, ABOUT_THE_METRIC, [s for s in sections if s != sections[-1]])
     return Report(folder / "index.html", markdown, rows)
 
 
-def _pictures(results: Sequence[dict[str, Any]], root: Location) -> list[Picture]:
-    pictures = []
+def _main_sections(results: Results, root: Location, of_preset: str) -> list[Section]:
+    if not results:
+        return []
+    rows = compare(results)
+    sections = [Section(f"Main results{of_preset}", tuple(main_blocks(results, rows)))]
     for benchmark in dict.fromkeys(result["benchmark"] for result in results):
-        done = {
-            result["model"]: result
-            for result in reversed(results)  # the first seed of each model is shown
-            if result["benchmark"] == benchmark and "error" not in result
-        }
-        if done:
-            pictures += _pictures_of(benchmark, dict(sorted(done.items())), root)
-    return pictures
+        own = [result for result in results if result["benchmark"] == benchmark]
+        blocks = benchmark_blocks(own, [row for row in rows if row.benchmark == benchmark], root)
+        sections.append(Section(f"{BENCHMARKS[benchmark].title}{of_preset}", tuple(blocks)))
+    process = solving_blocks(results, root)
+    if process:
+        sections.append(Section(f"The latent solving process{of_preset}", tuple(process)))
+    return sections
 
 
-def _pictures_of(
-    benchmark: BenchmarkName, done: dict[str, dict[str, Any]], root: Location
-) -> list[Picture]:
-    shown = {
-        model: Checkpoints(root / "checkpoints" / done[model]["identity"]).arrays("showcase")
-        for model in _shown_models(done)
-    }
-    first = next(iter(done.values()))
-    problem = BENCHMARKS[benchmark](**first["settings"]["data"]["parameters"])
-    pictures = []
-    for sample in range(SHOWN_SAMPLES):
-        truth, predicted = showcase_panels(problem, shown, sample)
-        caption = f"{problem.title}: test sample {sample + 1}, predictions and their errors."
-        pictures.append(Picture(showcase(truth, predicted), caption))
-        if len(truth[-1].positions) > 1:
-            break  # a line takes little room; of larger pictures one is enough
-    curves = training_curves({model: result["history"] for model, result in done.items()})
-    return [*pictures, Picture(curves, f"{problem.title}: error while training, logarithmic.")]
-
-
-def _shown_models(done: dict[str, dict[str, Any]]) -> list[str]:
-    """Return LSM and the two best of the others."""
-    others = sorted((m for m in done if m != "lsm"), key=lambda m: done[m]["test"]["rel_l2"])
-    return [model for model in ("lsm", *others[:2]) if model in done]
-
-
-def _facts(results: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
-    """Return what a reader needs to run the same again."""
-    facts = []
-    for result in results:
-        name = f"{result['benchmark']} {result['model']} seed {result['seed']}"
-        if "error" in result:
-            facts.append((name, f"failed: {result['error']}"))
-            continue
-        environment = result["environment"]
-        facts.append(
-            (
-                name,
-                f"{result['n_train']} training samples, {result['epochs']} epochs, "
-                f"finished {result['finished']}, on {environment['device']} "
-                f"({environment['machine']}, torch {environment['torch']}); "
-                f"predicting the mean gives {result['mean_prediction']:.4f}; "
-                f"protocol {result['protocol']}, data {result['dataset']['digest'][:16]}, "
-                f"code {result['code']}",
-            )
+def _study_sections(
+    studies: dict[str, list[dict[str, Any]]], preset: str, of_preset: str
+) -> list[Section]:
+    names = [*(name for name in TITLES if name in studies), *sorted(studies.keys() - TITLES.keys())]
+    return [
+        Section(
+            f"{TITLES.get(name, f'Study {name}')}{of_preset}",
+            tuple(study_blocks(name, _in_order(name, preset, studies[name]))),
         )
-    return facts
+        for name in names
+    ]
+
+
+def _in_order(name: str, preset: Any, results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return results as their study lists them; what it does not know comes last."""
+    if name not in STUDIES:
+        return results
+    listed = [cell.setting for cell in study_cells(name, preset, [0])]
+    place = {setting: number for number, setting in reversed(list(enumerate(listed)))}
+    return sorted(results, key=lambda result: place.get(result.get("setting", ""), len(listed)))
+
+
+def _efficiency_section(rows: Sequence[Row], root: Location) -> list[Section]:
+    costs = stored_costs(root)
+    blocks: list[Block] = [*(efficiency_blocks(costs) if costs else ()), *scatter_pictures(rows)]
+    return [Section("Efficiency", tuple(blocks))] if blocks else []
+
+
+def _missing(
+    main: dict[str, list[dict[str, Any]]],
+    studies: dict[str, dict[str, list[dict[str, Any]]]],
+    root: Location,
+) -> list[Section]:
+    """Return what the paper has and the store has not, with the commands that would fill it."""
+    preset = next(iter(main), "quick")
+    lines: list[Block] = []
+    if not any(main.values()):
+        lines.append(f"Main results: `lsm benchmark --preset {preset}`")
+    present = {name for some in studies.values() for name in some}
+    lines += [
+        f"{title}: `lsm study {name} --preset {preset}`"
+        for name, title in TITLES.items()
+        if name not in present
+    ]
+    if not stored_costs(root):
+        lines.append("Cost of models: `lsm study efficiency`")
+    return [Section("Not in this store", tuple(lines))] if lines else []
+
+
+def _provenance(
+    main: dict[str, list[dict[str, Any]]], studies: dict[str, dict[str, list[dict[str, Any]]]]
+) -> Section:
+    blocks: list[Block] = []
+    for preset, results in main.items():
+        if results:
+            summary = f"Runs of the main results, preset {preset} ({len(results)})"
+            blocks.append(Facts(summary, tuple(_fact(result) for result in results)))
+        for name, some in studies[preset].items():
+            summary = f"Runs of {name}, preset {preset} ({len(some)})"
+            blocks.append(Facts(summary, tuple(_fact(result) for result in some)))
+    return Section("How these numbers came to be", tuple(blocks))
+
+
+def _fact(result: dict[str, Any]) -> tuple[str, str]:
+    """Return what a reader needs to make a run again."""
+    setting = f", {result['setting']}" if result.get("setting") else ""
+    name = f"{result['benchmark']} {result['model']}{setting}, seed {result['seed']}"
+    if "error" in result:
+        return name, f"failed: {result['error']}"
+    environment = result["environment"]
+    return (
+        name,
+        f"{result['n_train']} training samples, {result['epochs']} epochs, "
+        f"finished {result['finished']}, on {environment['device']} "
+        f"({environment['machine']}, torch {environment['torch']}); "
+        f"predicting the mean gives {result['mean_prediction']:.4f}; "
+        f"run {result['identity']}, protocol {result['protocol']}, "
+        f"data {result['dataset']['digest'][:16]}, code {result['code']}",
+    )
+
+
+def _pictures(sections: Sequence[Section]) -> list[Picture]:
+    return [block for section in sections for block in section.blocks if isinstance(block, Picture)]

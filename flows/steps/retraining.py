@@ -1,16 +1,18 @@
-"""Retraining: a challenger of the champion, judged on the same locked test samples.
+"""Champions and challengers: who is the model of a benchmark, and who takes its place.
 
-    experiment = challenger_experiment(benchmark, n_new, root, uri)   what to train
-    register_run(identity, root, uri, alias="challenger")             after it is trained
-    verdict = judge(benchmark, dataset, uri)                          promoted, or kept, and why
+    base = champion_experiment(benchmark, root, uri)        the champion, and the data so far
+    experiment = with_more_seeds(base, 64)                  what to train; or with_files(...)
+    register_run(identity, root, uri, alias="challenger")   after it is trained
+    verdict = judge(benchmark, dataset, uri)                promoted, or kept, and why
 
-The champion changes in one step, the last: whatever fails before leaves it in place, and judging
-again gives the same verdict.
+Both are judged on the same locked test samples. The champion changes in one step, the last:
+whatever fails before leaves it in place, and judging again gives the same verdict.
 """
 
 import hashlib
+import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,7 @@ from lsm_core.evaluation.evaluate import relative_errors
 from lsm_core.evaluation.promotion import PromotionRule, Verdict, decide
 from lsm_core.experiments.data_plans import data_plan
 from lsm_core.experiments.experiment import Experiment, Start
+from lsm_core.experiments.extended_plan import AddedSamples, ExtendedPlan, extended
 from lsm_core.names import BenchmarkName
 from lsm_core.training.config import TrainingConfig
 from lsm_core.training.predictor import model_from_plain
@@ -40,34 +43,61 @@ LOCKED = "locked_test_samples"
 EVALUATION_BATCH = 100
 
 
-def challenger_experiment(
-    benchmark: BenchmarkName, n_new: int, root: Location, tracking_uri: str
-) -> Experiment:
-    """Return the champion's experiment with `n_new` more samples, started from its weights.
+class NoChampion(BadInput):
+    """A benchmark has no model yet that could be trained further."""
 
-    The samples are those of the seeds after the ones that any model of the benchmark was trained
-    on; validation and test samples stay the same. The result is not yet bound to data and code.
+
+def champion_experiment(benchmark: BenchmarkName, root: Location, tracking_uri: str) -> Experiment:
+    """Return the champion's experiment, started from its weights, on all data used so far.
+
+    Used are the samples that any model of the champion's preset was trained on; validation and
+    test samples stay the same. The result is not yet bound to data and code.
     """
-    if n_new < 1:
-        raise BadInput(f"retraining needs new samples, at least 1, got {n_new}")
     registry, name = ModelRegistry(tracking_uri), registered_name(benchmark)
     champion = registry.with_alias(name, "champion")
     if champion is None:
-        raise BadInput(
-            f"there is no champion {name} to start from; train a model of {benchmark} and "
-            "register it with `lsm registry add`"
+        raise NoChampion(
+            f"there is no champion {name} to start from; train a model of {benchmark}, which "
+            "registers it"
         )
     identity = champion.tags["identity"]
     result = Checkpoints(root / "checkpoints" / identity).result()
     if result is None:
         raise BadInput(f"the champion's run {identity} is not in {root}, where it was trained")
-    most = max(int(version.tags.get("n_train", 0)) for version in registry.versions(name))
     experiment = experiment_of(result)
+    n_train, added = experiment.data.n_train, dict[str, AddedSamples]()
+    for version in reversed(registry.versions(name)):
+        if version.tags.get("preset") != experiment.preset:
+            continue
+        own = _added(json.loads(version.tags.get("added", "[]")))
+        added |= {each.digest: each for each in own}
+        n_own = int(version.tags.get("n_train", 0)) - sum(each.n_samples for each in own)
+        n_train = max(n_train, n_own)
+    data = extended(replace(experiment.data, n_train=n_train), tuple(added.values()))
+    return replace(experiment, data=data, start=Start(source=identity))
+
+
+def with_more_seeds(experiment: Experiment, n_new: int) -> Experiment:
+    """Return an experiment on `n_new` more samples, of the seeds after those it has."""
+    if n_new < 1:
+        raise BadInput(f"retraining needs new samples, at least 1, got {n_new}")
     return replace(
-        experiment,
-        data=replace(experiment.data, n_train=most + n_new),
-        start=Start(source=identity),
+        experiment, data=replace(experiment.data, n_train=experiment.data.n_train + n_new)
     )
+
+
+def with_files(experiment: Experiment, taken: Sequence[AddedSamples]) -> Experiment | None:
+    """Return an experiment on samples of files, too; None if it has all of them already."""
+    data = experiment.data
+    known = data.added if isinstance(data, ExtendedPlan) else ()
+    new = [each for each in taken if each not in known]
+    if not new:
+        return None
+    return replace(experiment, data=extended(data, (*known, *new)))
+
+
+def _added(plain: Sequence[dict[str, Any]]) -> tuple[AddedSamples, ...]:
+    return tuple(AddedSamples(**each) for each in plain)
 
 
 def experiment_of(result: dict[str, Any]) -> Experiment:
@@ -78,16 +108,17 @@ def experiment_of(result: dict[str, Any]) -> Experiment:
     settings = result["settings"]
     try:
         sizes = settings["data"]["split_sizes"]
+        added = _added(settings["data"].get("added", []))
         data = replace(
             data_plan(settings["preset"], settings["data"]["benchmark"]),
             benchmark=benchmark_of(settings["data"]),
-            n_train=sizes["train"],
+            n_train=sizes["train"] - sum(each.n_samples for each in added),
             n_validation=sizes["validation"],
             n_test=sizes["test"],
         )
         return Experiment(
             preset=settings["preset"],
-            data=data,
+            data=extended(data, added),
             model_name=settings["model_name"],
             model=model_from_plain(settings["model_name"], settings["model"]),
             training=from_plain(TrainingConfig, settings["training"]),
@@ -119,13 +150,62 @@ def judge(
     if champion.number == challenger.number:
         registry.remove_alias(name, "challenger")
         return _told(champion, challenger, {"promoted": True, "reason": "it is the champion"})
-    _require_locked(registry, name, dataset, benchmark)
-    verdict = compare(registry, champion, challenger, dataset, rule or PromotionRule())
+    told = _judged(registry, champion, challenger, dataset, rule or PromotionRule())
+    registry.remove_alias(name, "challenger")
+    return told
+
+
+def settle_champion(
+    results: Sequence[dict[str, Any]],
+    root: Location,
+    tracking_uri: str,
+    rule: PromotionRule | None = None,
+) -> dict[str, Any] | None:
+    """Let the best of some registered runs of a benchmark challenge its champion.
+
+    The best has the least error on validation samples, so that the test samples judge a model
+    that they did not choose. Without a champion it becomes that. A champion of the preset smoke,
+    which learns nothing, gives way to any other. Returns the verdict, or None where there was
+    nothing to decide.
+    """
+    best = min(results, key=_choosing_error)
+    registry, name = ModelRegistry(tracking_uri), registered_name(best["benchmark"])
+    challenger = registry.of_run(name, best["identity"])
+    if challenger is None:
+        raise BadInput(f"run {best['identity']} is not registered as a model of {name}")
+    champion = registry.with_alias(name, "champion")
+    if champion is not None and champion.number == challenger.number:
+        return None
+    dataset = root / "datasets" / best["benchmark"] / best["dataset"]["name"]
+    gives_way = champion is not None and champion.tags.get("preset") == "smoke" != best["preset"]
+    if champion is None or gives_way:
+        registry.set_name_tag(name, LOCKED, _test_digest(dataset))
+        registry.set_alias(name, "champion", challenger.number)
+        reason = "the champion only showed that it runs" if gives_way else "the first champion"
+        return _told(champion or challenger, challenger, {"promoted": True, "reason": reason})
+    if challenger.tags.get("judged/against") == str(champion.number):
+        return None  # the verdict would be the same
+    return _judged(registry, champion, challenger, dataset, rule or PromotionRule())
+
+
+def _choosing_error(result: dict[str, Any]) -> float:
+    return float((result.get("validation") or result["test"])["rel_l2"])
+
+
+def _judged(
+    registry: ModelRegistry,
+    champion: ModelVersion,
+    challenger: ModelVersion,
+    dataset: Location,
+    rule: PromotionRule,
+) -> dict[str, Any]:
+    """Compare two versions, keep the verdict with the challenger, then move the alias."""
+    _require_locked(registry, champion.name, dataset)
+    verdict = compare(registry, champion, challenger, dataset, rule)
     figures = {f"judged/{key}": str(value) for key, value in verdict.plain().items()}
     registry.set_tags(challenger, {**figures, "judged/against": str(champion.number)})
     if verdict.promoted:
-        registry.set_alias(name, "champion", challenger.number)
-    registry.remove_alias(name, "challenger")
+        registry.set_alias(champion.name, "champion", challenger.number)
     return _told(champion, challenger, verdict.plain())
 
 
@@ -170,18 +250,17 @@ def _opened(registry: ModelRegistry, version: ModelVersion) -> PackagedModel:
         return open_package(place)
 
 
-def _require_locked(
-    registry: ModelRegistry, name: str, dataset: Location, benchmark: BenchmarkName
-) -> None:
+def _require_locked(registry: ModelRegistry, name: str, dataset: Location) -> None:
     """Lock a name to its test samples at first, and later refuse others."""
     digest = _test_digest(dataset)
     locked = registry.name_tags(name).get(LOCKED)
-    if locked is None:
+    if not locked:
         registry.set_name_tag(name, LOCKED, digest)
     elif locked != digest:
         raise BadInput(
-            f"the test samples of {dataset} are not those by which models of {benchmark} are "
-            f"judged ({digest} instead of {locked}); judge on data with the same test samples"
+            f"the test samples of {dataset} are not those by which models of "
+            f"{name.removeprefix('lsm-')} are judged ({digest} instead of {locked}); judge on "
+            "data with the same test samples, or choose with `lsm registry promote`"
         )
 
 

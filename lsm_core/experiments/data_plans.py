@@ -80,7 +80,7 @@ DATA_PLANS: dict[BenchmarkName, dict[PresetName, DataPlan]] = {
         _fast(Darcy(resolution=421, stride=5), 1000, 100, 200),
     ),
     "navier_stokes": _plans(
-        _slow(NavierStokes(resolution=32, solver_resolution=32), 12, 4, 4),
+        _slow(NavierStokes(resolution=16, solver_resolution=32), 12, 4, 4),
         _slow(NavierStokes(resolution=32, solver_resolution=64), 100, 10, 20),
         _slow(NavierStokes(), 1000, 100, 200),
     ),

@@ -5,6 +5,8 @@ A study is data: what to train, and what each cell is called. Whatever runs a be
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
+from typing import get_args
 
 from lsm_core.benchmarks.darcy import Darcy
 from lsm_core.experiments.experiment import Experiment, Start
@@ -25,8 +27,19 @@ RESOLUTIONS: dict[BenchmarkName, dict[PresetName, tuple[int, ...]]] = {
     },
     "navier_stokes": {"smoke": (16, 32), "quick": (32,), "paper": (64, 128)},
 }
-RESOLUTION_MODELS: tuple[ModelName, ...] = ("lsm", "fno")
-TRANSFER_MODELS: tuple[ModelName, ...] = ("lsm",)
+SIZED_AS: dict[PresetName, PresetName] = {"matched": "quick", "release": "paper"}
+"""Presets that have the resolutions of another one."""
+GRID_MODELS: tuple[ModelName, ...] = ("lsm", "unet", "fno", "mwt", "uno", "ffno", "htnet")
+"""The models in the paper's tables of resolutions on two axes."""
+LINE_MODELS: tuple[ModelName, ...] = ("lsm", "fno", "mwt", "uno", "ffno")
+COMPARED: dict[StudyName, tuple[ModelName, ...]] = {
+    "resolutions-darcy": GRID_MODELS,
+    "resolutions-burgers": LINE_MODELS,
+    "resolutions-navier-stokes": GRID_MODELS,
+    "transfer": ("lsm", "unet", "uno", "htnet"),
+}
+"""The studies that compare models, with those of the paper; the others are of LSM."""
+STABILITY_SEEDS = (0, 1, 2, 3, 4)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,9 +50,48 @@ class Cell:
     experiment: Experiment
 
 
-def study_cells(name: StudyName, preset: PresetName, seeds: Sequence[int]) -> list[Cell]:
-    """Return the cells of a study, once a seed."""
-    return [cell for seed in seeds for cell in STUDIES[name](preset, seed)]
+def study_cells(
+    name: StudyName,
+    preset: PresetName,
+    seeds: Sequence[int],
+    models: Sequence[ModelName] | None = None,
+    rows: Sequence[str] | None = None,
+) -> list[Cell]:
+    """Return the cells of a study, once a seed; only those whose settings `rows` names, if given.
+
+    A study that compares models takes those of the paper unless others are named; ValueError if
+    models are named for a study of LSM alone, or a row that there is not.
+    """
+    if models is not None and name not in COMPARED:
+        raise ValueError(
+            f"the study {name} has models of its own; those that take others are "
+            f"{', '.join(COMPARED)}"
+        )
+    chosen = {"models": models or COMPARED[name]} if name in COMPARED else {}
+    cells = [cell for seed in seeds for cell in STUDIES[name](preset, seed, **chosen)]
+    if rows is None:
+        return cells
+    known = list(dict.fromkeys(cell.setting for cell in cells))
+    unknown = [row for row in rows if row not in known]
+    if unknown:
+        raise ValueError(f"the study {name} has no row {unknown[0]!r}; it has {', '.join(known)}")
+    return [cell for cell in cells if cell.setting in rows]
+
+
+def stability_cells(
+    preset: PresetName,
+    seeds: Sequence[int] = STABILITY_SEEDS,
+    benchmarks: Sequence[BenchmarkName] | None = None,
+    models: Sequence[ModelName] = ("lsm",),
+) -> list[Cell]:
+    """Return the same trainings from several seeds, on all benchmarks if none are named.
+
+    They are cells of the main table, and need no name beside their model's.
+    """
+    return [
+        Cell(setting="", experiment=experiment(preset, *names))
+        for names in product(benchmarks or get_args(BenchmarkName), models, seeds)
+    ]
 
 
 def burgers_settings(preset: PresetName, seed: int) -> list[Cell]:
@@ -111,13 +163,13 @@ def elasticity_hyperparameters(preset: PresetName, seed: int) -> list[Cell]:
     return _lsm_variants(preset, "elasticity_g", seed, sweeps)
 
 
-def resolutions(benchmark: BenchmarkName) -> Callable[[PresetName, int], list[Cell]]:
+def resolutions(benchmark: BenchmarkName) -> Callable[..., list[Cell]]:
     """Return the study that trains on the same samples at several resolutions."""
 
-    def cells(preset: PresetName, seed: int) -> list[Cell]:
-        sizes = RESOLUTIONS[benchmark]["paper" if preset == "release" else preset]
+    def cells(preset: PresetName, seed: int, *, models: Sequence[ModelName]) -> list[Cell]:
+        sizes = RESOLUTIONS[benchmark][SIZED_AS.get(preset, preset)]
         made = []
-        for model in RESOLUTION_MODELS:
+        for model in models:
             base = experiment(preset, benchmark, model, seed)
             for size in sizes:
                 at_size = replace(base, data=base.data.at_resolution(size))
@@ -127,10 +179,10 @@ def resolutions(benchmark: BenchmarkName) -> Callable[[PresetName, int], list[Ce
     return cells
 
 
-def pipe_to_airfoil(preset: PresetName, seed: int) -> list[Cell]:
-    """Return training on parts of the airfoil samples, from scratch and from a model of pipes."""
+def pipe_to_airfoil(preset: PresetName, seed: int, *, models: Sequence[ModelName]) -> list[Cell]:
+    """Return training on parts of the airfoil samples, from scratch and from models of pipes."""
     made = []
-    for model in TRANSFER_MODELS:
+    for model in models:
         source = experiment(preset, "pipe", model, seed)
         target = experiment(preset, "airfoil", model, seed)
         for fraction in FRACTIONS:
@@ -142,7 +194,7 @@ def pipe_to_airfoil(preset: PresetName, seed: int) -> list[Cell]:
     return made
 
 
-STUDIES: dict[StudyName, Callable[[PresetName, int], list[Cell]]] = {
+STUDIES: dict[StudyName, Callable[..., list[Cell]]] = {
     "burgers-settings": burgers_settings,
     "burgers-forms": burgers_forms,
     "darcy-at-43": darcy_at_43,

@@ -1,33 +1,67 @@
-"""A page that needs nothing but itself: table, figures and how the numbers came to be."""
+"""A page that needs nothing but itself, light and dark, and the same as Markdown."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from math import ceil
+from typing import TypeAlias
 
-from lsm_core.reporting.comparison import HEADINGS, Row
+from lsm_core.reporting.drawing import COLOURS, GROUND, INK, QUIET
+from lsm_core.reporting.table import Table
 
-STYLE = """
-:root { color-scheme: light dark; --text: #1b1f24; --quiet: #5b6570; --line: #d5dae0;
-  --page: #ffffff; --best: #eef6ee; }
-@media (prefers-color-scheme: dark) { :root { --text: #e6e9ed; --quiet: #9aa4af; --line: #363c44;
-  --page: #14171b; --best: #1d2b20; } }
-body { font: 16px/1.5 system-ui, sans-serif; color: var(--text); background: var(--page);
-  max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.6rem; margin-bottom: 0.2rem; } h2 { font-size: 1.2rem; margin-top: 2rem; }
-p.quiet, figcaption, footer { color: var(--quiet); font-size: 0.9rem; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { padding: 0.35rem 0.7rem; border-bottom: 1px solid var(--line); text-align: left;
-  white-space: nowrap; }
-th:nth-child(n+3), td:nth-child(n+3) { text-align: right; }
-tr.best { background: var(--best); }
-figure { margin: 1.2rem 0; }
-/* Figures are drawn for a white ground, in the dark too. */
-figure .ground { background: #ffffff; border: 1px solid var(--line); border-radius: 6px;
-  padding: 0.5rem; overflow-x: auto; }
-figure svg { width: 100%; min-width: 32rem; height: auto; display: block; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: 0.2rem 1rem; margin: 0; }
-dt { color: var(--quiet); } dd { margin: 0; overflow-wrap: anywhere; }
+DARK_COLOURS = (
+    *("#4fa8e0", "#f08a4b", "#35c596", "#e39bc4", "#e9b44c", "#9bd3f5"),
+    "#b49ae6",
+)
+"""In the dark the colours of lines are lighter, in the same order."""
+EXCHANGED = {
+    INK: "ink",
+    QUIET: "quiet",
+    GROUND: "ground",
+    **{colour: f"series-{number}" for number, colour in enumerate(COLOURS, start=1)},
+}
+"""Colours of figures that the page sets, by the names of its variables."""
+
+
+def _variables(values: Sequence[str]) -> str:
+    return " ".join(f"--series-{n}: {value};" for n, value in enumerate(values, start=1))
+
+
+STYLE = f"""
+:root {{ color-scheme: light dark; --ink: {INK}; --quiet: {QUIET}; --line: #d5dae0;
+  --page: #ffffff; --ground: {GROUND}; --soft: #f3f5f7; {_variables(COLOURS)} }}
+@media (prefers-color-scheme: dark) {{ :root {{ --ink: #e6e9ed; --quiet: #a3adb8; --line: #363c44;
+  --page: #14171b; --ground: #191d22; --soft: #20252b; {_variables(DARK_COLOURS)} }} }}
+* {{ box-sizing: border-box; }}
+body {{ font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--page);
+  max-width: 62rem; margin: 2rem auto; padding: 0 1rem; overflow-wrap: break-word; }}
+h1 {{ font-size: 1.6rem; margin-bottom: 0.2rem; }}
+h2 {{ font-size: 1.25rem; margin-top: 2.6rem; border-top: 1px solid var(--line);
+  padding-top: 1.2rem; }}
+p {{ max-width: 46rem; }}
+p.quiet, figcaption {{ color: var(--quiet); font-size: 0.9rem; }}
+figcaption {{ margin-top: 0.4rem; max-width: 46rem; }}
+code {{ background: var(--soft); padding: 0.1em 0.35em; border-radius: 4px; font-size: 0.9em;
+  display: inline-block; max-width: 100%; }}
+a {{ color: var(--series-1); }}
+nav ul {{ padding: 0; display: flex; flex-wrap: wrap; gap: 0.2rem 1.2rem; list-style: none; }}
+.wide {{ overflow-x: auto; }}
+table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 0.875rem; }}
+th, td {{ padding: 0.3rem 0.55rem; border-bottom: 1px solid var(--line); text-align: right;
+  white-space: nowrap; }}
+th.name, td.name {{ text-align: left; }}
+th {{ color: var(--quiet); font-weight: 600; }}
+figure {{ margin: 1.4rem 0; }}
+figure .ground {{ background: var(--ground); border: 1px solid var(--line); border-radius: 6px;
+  padding: 0.5rem; overflow-x: auto; }}
+figure svg {{ display: block; margin: 0 auto; width: 100%; height: auto; }}
+figure svg text {{ font-family: system-ui, sans-serif; }}
+details {{ margin: 1rem 0; }} summary {{ cursor: pointer; }}
+dl {{ display: grid; grid-template-columns: minmax(8rem, max-content) 1fr; gap: 0.3rem 1rem;
+  margin: 0.6rem 0; font-size: 0.85rem; }}
+dt {{ color: var(--quiet); }} dd {{ margin: 0; overflow-wrap: anywhere; }}
+@media (max-width: 40rem) {{ dl {{ grid-template-columns: 1fr; }} dd {{ margin-left: 1rem; }} }}
 """
 
 
@@ -39,36 +73,122 @@ class Picture:
     caption: str
 
 
-def html_page(
-    title: str,
-    summary: str,
-    rows: Sequence[Row],
-    pictures: Sequence[Picture],
-    facts: Sequence[tuple[str, str]],
-) -> str:
+@dataclass(frozen=True)
+class Facts:
+    """Names and what is to be known of them, folded away until someone asks."""
+
+    summary: str
+    entries: tuple[tuple[str, str], ...]
+
+
+Block: TypeAlias = str | Table | Picture | Facts
+"""A paragraph, in which backquotes mark a command, or one of the others."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and what stands below it, in order."""
+
+    title: str
+    blocks: tuple[Block, ...]
+
+
+def html_page(title: str, summary: str, sections: Sequence[Section]) -> str:
     """Return one self-contained page, light and dark, readable on a phone."""
-    entries = "\n".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in facts)
-    return _page(
-        title,
-        f"""<p class="quiet">{escape(summary)}</p>
-<div class="wide">{html_table(rows)}</div>
-{_figures(pictures)}
-<h2>How these numbers came to be</h2>
-<dl>{entries}</dl>""",
+    anchors = [re.sub(r"[^a-z0-9]+", "-", section.title.lower()) for section in sections]
+    links = "".join(
+        f'<li><a href="#{anchor}">{escape(section.title)}</a></li>'
+        for anchor, section in zip(anchors, sections, strict=True)
     )
+    parts, n_figures = [], 0
+    for anchor, section in zip(anchors, sections, strict=True):
+        parts.append(f'<section id="{anchor}"><h2>{escape(section.title)}</h2>')
+        for block in section.blocks:
+            n_figures += isinstance(block, Picture)
+            parts.append(_html(block, n_figures))
+        parts.append("</section>")
+    body = "\n".join(parts)
+    lead = f'<p class="quiet">{_with_commands(summary)}</p>\n' if summary else ""
+    return _page(title, f"{lead}<nav><ul>{links}</ul></nav>\n{body}")
 
 
 def gallery_page(title: str, pictures: Sequence[Picture]) -> str:
     """Return a self-contained page of pictures."""
-    return _page(title, _figures(pictures))
+    figures = (_figure(picture, number) for number, picture in enumerate(pictures, start=1))
+    return _page(title, "\n".join(figures))
 
 
-def _figures(pictures: Sequence[Picture]) -> str:
-    return "\n".join(
-        f'<figure><div class="ground">{picture.svg}</div>'
-        f"<figcaption>{escape(picture.caption)}</figcaption></figure>"
-        for picture in pictures
+def markdown_page(
+    title: str, summary: str, sections: Sequence[Section], places: Sequence[str] = ()
+) -> str:
+    """Return the page as Markdown; `places` are where its pictures lie, none to leave them out."""
+    parts = [f"# {title}", summary]
+    left = iter(places)
+    for section in sections:
+        blocks: list[str] = []
+        for block in section.blocks:
+            if isinstance(block, Picture):
+                place = next(left, None)
+                blocks += [f"![{block.caption}]({place})", block.caption] if place else []
+            elif isinstance(block, Table):
+                blocks.append(block.markdown())
+            elif isinstance(block, Facts):
+                lines = "\n".join(f"- {name}: {text}" for name, text in block.entries)
+                blocks.append(f"{block.summary}\n\n{lines}")
+            else:
+                blocks.append(block)
+        if blocks:
+            parts += [f"## {section.title}", *blocks]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _html(block: Block, number: int) -> str:
+    if isinstance(block, Table):
+        return block.html()
+    if isinstance(block, Picture):
+        return _figure(block, number)
+    if isinstance(block, Facts):
+        entries = "".join(
+            f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>\n" for name, text in block.entries
+        )
+        return f"<details><summary>{escape(block.summary)}</summary><dl>{entries}</dl></details>"
+    return f"<p>{_with_commands(block)}</p>"
+
+
+def _figure(picture: Picture, number: int) -> str:
+    return (
+        f'<figure id="figure-{number}"><div class="ground" tabindex="0">'
+        f"{_inline(picture.svg, number)}</div>"
+        f"<figcaption>Figure {number}. {escape(picture.caption)}</figcaption></figure>"
     )
+
+
+def _inline(svg: str, number: int) -> str:
+    """Return a figure as a part of the page: its colours the page's, its ids its own.
+
+    A figure that is wider than a screen keeps letters that can be read, and scrolls in its box.
+    """
+    head, rest = svg.split(">", 1)
+    width = float(re.search(r'viewBox="0 0 ([\d.]+)', head).group(1))  # type: ignore[union-attr]
+    size = f"min-width: {ceil(0.9 * width)}px; max-width: {ceil(1.5 * width)}px"
+    head = re.sub(r' (?:width|height)="[^"]*"', "", head) + f' role="img" style="{size}"'
+    rest = re.sub(r"(?<=: )#[0-9a-f]{6}\b", _variable, rest)
+    rest = re.sub(r'(?<= id=")', f"f{number}-", rest)
+    rest = re.sub(r'(?<=url\(#)|(?<=href="#)', f"f{number}-", rest)
+    # Metadata and comments tell a reader nothing and name pages that nobody need load.
+    rest = re.sub(r"<metadata>.*?</metadata>|<!--.*?-->", "", rest, flags=re.DOTALL)
+    return f"{head}>{rest}"
+
+
+def _variable(colour: re.Match[str]) -> str:
+    name = EXCHANGED.get(colour.group())
+    return f"var(--{name})" if name else colour.group()
+
+
+def _with_commands(text: str) -> str:
+    """Return a paragraph as HTML, what stands between backquotes as code."""
+    parts = escape(text).split("`")
+    return "".join(f"<code>{part}</code>" if i % 2 else part for i, part in enumerate(parts))
 
 
 def _page(title: str, body: str) -> str:
@@ -80,16 +200,3 @@ def _page(title: str, body: str) -> str:
 {body}
 </body></html>
 """
-
-
-def html_table(rows: Sequence[Row]) -> str:
-    """Return the rows as a table, the best of every benchmark marked."""
-    heading = "".join(f"<th>{escape(text)}</th>" for text in HEADINGS)
-    seen: set[tuple[str, tuple[int, ...]]] = set()
-    body = []
-    for row in rows:
-        first = (row.benchmark, row.resolution) not in seen and bool(row.errors)
-        seen.add((row.benchmark, row.resolution))
-        cells = "".join(f"<td>{escape(text)}</td>" for text in row.cells())
-        body.append(f'<tr class="best">{cells}</tr>' if first else f"<tr>{cells}</tr>")
-    return f"<table><thead><tr>{heading}</tr></thead><tbody>{''.join(body)}</tbody></table>"

@@ -4,7 +4,10 @@ from collections.abc import Sequence
 from math import log
 from typing import Any
 
-from lsm_core.reporting.published_results import published_tables
+from lsm_core.reporting.charts import cost_growth
+from lsm_core.reporting.document import Block, Picture
+from lsm_core.reporting.published_results import published_seconds, published_tables
+from lsm_core.reporting.table import Table
 
 HEADINGS = ("Model", "Size", "Parameters", "GFLOP", "Saved MiB", "Peak MiB", "s/step", "Paper s")
 
@@ -20,6 +23,36 @@ def efficiency_table(costs: Sequence[dict[str, Any]]) -> str:
         "  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
         for cells in lines
     ]
+    return "\n".join([*text, *_growth(costs)])
+
+
+def efficiency_blocks(costs: Sequence[dict[str, Any]]) -> list[Block]:
+    """Return costs as a table and a diagram, and how they grow with the number of points."""
+    table = Table(
+        headings=HEADINGS,
+        rows=tuple(_cells(cost) for cost in costs),
+        caption="Cost of one training step on a field of size × size points, one channel, batch 1: "
+        "parameters, operations of a forward pass, memory kept for the backward pass, most memory, "
+        "time. Paper: its seconds on an RTX 3090, which show the growth, not this machine.",
+    )
+    measured: dict[str, dict[float, float]] = {}
+    for cost in costs:
+        measured.setdefault(_name(cost), {})[float(cost["size"])] = float(cost["step_seconds"])
+    models = dict.fromkeys(str(cost["model"]) for cost in costs)
+    published = {model: values for model in models if (values := published_seconds(model))}
+    devices = ", ".join(dict.fromkeys(str(cost["device"]) for cost in costs))
+    caption = (
+        f"Seconds of a training step against the size of the field on "
+        f"{devices}; dashed: the paper's on a graphics processor."
+    )
+    picture = Picture(cost_growth(measured, published), caption)
+    growth = _growth(costs)
+    return [*([". ".join(growth) + "."] if growth else []), table, picture]
+
+
+def _growth(costs: Sequence[dict[str, Any]]) -> list[str]:
+    """Return with which power of the points the seconds grow, a sentence a model."""
+    text = []
     for name in dict.fromkeys(_name(cost) for cost in costs):
         own = [cost for cost in costs if _name(cost) == name and cost["size"] >= 128]
         if len(own) > 1:
@@ -30,7 +63,7 @@ def efficiency_table(costs: Sequence[dict[str, Any]]) -> str:
                 f"{name}: seconds grow as points^{exponent:.2f} "
                 f"from {first['size']} to {last['size']}"
             )
-    return "\n".join(text)
+    return text
 
 
 def _name(cost: dict[str, Any]) -> str:

@@ -7,6 +7,24 @@ from typing import Any
 
 from lsm_core.names import BenchmarkName, ModelName
 
+ABLATIONS = {
+    "convolution projector": "rep_conv",
+    "average pooling projector": "rep_avgpool",
+    "self-attention projector": "rep_self_attention",
+    "without projector": "wo_projector",
+    "without multiscale": "wo_multiscale",
+    "without patches": "wo_patchify",
+    "without spectral solver": "wo_spectral",
+    "lsm": "full",
+}
+SPECTRAL_ABLATIONS = {
+    "perceptron solver": "mlp",
+    "fourier solver": "fno",
+    "polynomial solver": "polynomial",
+}
+"""What the variants of LSM are called in the paper's two tables."""
+SWEEPS = {"tokens": "latent_tokens", "basis operators": "basis_operators", "scales": "scales"}
+
 
 @cache
 def published_tables() -> dict[str, Any]:
@@ -23,11 +41,59 @@ def published_error(
     Burgers is published at several resolutions and nowhere else in the tables, so it is looked up
     at its own.
     """
-    tables = published_tables()
     if benchmark == "burgers":
-        table = tables["burgers_resolutions"]
-        if model not in table or resolution[0] not in table["resolutions"]:
-            return None
-        return float(table[model][table["resolutions"].index(resolution[0])])
-    error = tables["main_results"].get(model, {}).get(benchmark)
+        return published_resolutions(benchmark, model).get(resolution[0])
+    error = published_tables()["main_results"].get(model, {}).get(benchmark)
     return None if error is None else float(error)
+
+
+def published_ablation(benchmark: str, variant: str) -> float | None:
+    """Return the paper's error of a variant of LSM, or None where it has none."""
+    tables = published_tables()
+    row = tables["ablations"].get(ABLATIONS.get(variant), {}).get("error", {})
+    if variant in SPECTRAL_ABLATIONS:
+        row = tables["spectral_block_ablations"][SPECTRAL_ABLATIONS[variant]]
+    error = row.get(benchmark)
+    return None if error is None else float(error)
+
+
+def published_sweep(setting: str) -> dict[float, float]:
+    """Return the paper's errors on elasticity_g by the value of one setting."""
+    table = published_tables()["hyperparameters"].get(SWEEPS.get(setting))
+    return _pairs(table["values"], table["error"]) if table else {}
+
+
+def published_resolutions(benchmark: str, model: str) -> dict[float, float]:
+    """Return the paper's errors by the points along an axis, empty where it has none."""
+    table = published_tables().get(f"{benchmark}_resolutions", {})
+    return _pairs(table["resolutions"], table[model]) if model in table else {}
+
+
+def published_transfer(model: str) -> tuple[dict[float, float], dict[float, float]]:
+    """Return the paper's errors on airfoil by the part of the data: from scratch, fine-tuned."""
+    table = published_tables()["transfer_pipe_to_airfoil"]
+    if model not in table:
+        return {}, {}
+    unit = float(table["unit"])
+    scratch, tuned = (
+        {part: round(unit * error, 6) for part, error in _pairs(table["fractions"], row).items()}
+        for row in (table[model]["scratch"], table[model]["finetuned"])
+    )
+    return scratch, tuned
+
+
+def published_deviation(benchmark: str) -> float | None:
+    """Return within what the paper's five runs of LSM deviate, or None where it does not say."""
+    value = published_tables()["std_over_five_runs"].get(benchmark)
+    return None if value is None else float(value)
+
+
+def published_seconds(model: str) -> dict[float, float]:
+    """Return the paper's seconds a training step by the points along a side."""
+    table = published_tables()["efficiency"]
+    return _pairs(table["sizes"], table[model]["s_per_iter"]) if model in table else {}
+
+
+def _pairs(places: list[Any], values: list[Any]) -> dict[float, float]:
+    found = zip(places, values, strict=True)
+    return {float(place): float(value) for place, value in found if value is not None}

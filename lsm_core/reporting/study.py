@@ -1,38 +1,39 @@
 """The table of a study."""
 
 from collections.abc import Sequence
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any
 
-
-def study_table(results: Sequence[dict[str, Any]]) -> str:
-    """Return settings and their errors as Markdown, mean and deviation over the seeds."""
-    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for result in results:
-        groups.setdefault((result["benchmark"], result["setting"]), []).append(result)
-    lines = [
-        "| benchmark | setting | validation | test | parameters | seconds an epoch |",
-        "|---|---|---|---|---|---|",
-    ]
-    for (benchmark, setting), some in groups.items():
-        done = [result for result in some if "error" not in result]
-        if not done:
-            lines.append(f"| {benchmark} | {setting} | failed | failed | | |")
-            continue
-        errors = [_with_deviation([r[part]["rel_l2"] for r in done if r[part]]) for part in PARTS]
-        seconds = mean(result["seconds_per_epoch"] for result in done)
-        lines.append(
-            f"| {benchmark} | {setting} | {' | '.join(errors)} | {done[0]['parameters']:,} "
-            f"| {seconds:.2f} |"
-        )
-    return "\n".join(lines)
-
+from lsm_core.reporting.seeds import OverSeeds, Result, finished, grouped
+from lsm_core.reporting.table import Table
 
 PARTS = ("validation", "test")
 
 
-def _with_deviation(values: Sequence[float]) -> str:
-    if not values:
-        return ""
-    spread = f" ± {stdev(values):.5f}" if len(values) > 1 else ""
-    return f"{mean(values):.5f}{spread}"
+def study_table(results: Sequence[dict[str, Any]]) -> str:
+    """Return settings and their errors as Markdown, mean and deviation over the seeds."""
+    return setting_table(results).markdown()
+
+
+def setting_table(results: Sequence[Result]) -> Table:
+    """Return settings and their errors, mean and deviation over the seeds."""
+    lines: list[tuple[str, ...]] = []
+    groups = grouped(results, lambda result: (str(result["benchmark"]), _name(result)))
+    for (benchmark, setting), some in groups.items():
+        done = finished(some)
+        if not done:
+            lines.append((benchmark, setting, "failed", "failed", "", ""))
+            continue
+        errors = [OverSeeds(tuple(r[part]["rel_l2"] for r in done if r[part])) for part in PARTS]
+        shown = [spread.text() if spread.values else "" for spread in errors]
+        seconds = mean(result["seconds_per_epoch"] for result in done)
+        lines.append((benchmark, setting, *shown, f"{done[0]['parameters']:,}", f"{seconds:.2f}"))
+    return Table(
+        headings=("benchmark", "setting", "validation", "test", "parameters", "s/epoch"),
+        rows=tuple(lines),
+        n_names=2,
+    )
+
+
+def _name(result: Result) -> str:
+    return str(result.get("setting") or result["model"])

@@ -48,7 +48,7 @@ class Moments:
         self._squares = torch.zeros((), dtype=torch.float64)
 
     @classmethod
-    def of(cls, parts: Iterable[Float[Tensor, "samples *field"]]) -> "Moments":
+    def of(cls, parts: Iterable[Float[Tensor, "_ *field"]]) -> "Moments":
         """Return the moments of all samples of some parts."""
         moments = cls()
         for part in parts:

@@ -4,11 +4,7 @@ Everything runs as a user runs it: processes, sockets and files, nothing replace
 """
 
 import json
-import os
-import subprocess
-import sys
 import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,27 +12,7 @@ from typing import Any
 import mlflow
 import pytest
 
-from flows.services import free_port
-
-REPOSITORY = Path(__file__).parents[2]
-
-
-def environment(store: Path, **more: str) -> dict[str, str]:
-    ours = ("LSM_", "PREFECT_", "MLFLOW_")
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
-    return {**kept, "LSM_STORE": str(store), "DO_NOT_TRACK": "true", **more}
-
-
-def run(arguments: list[str], settings: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", *arguments],
-        cwd=REPOSITORY,
-        env=settings,
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
-    )
+from tests.end_to_end.local_stack import ask, environment, local_stack, run, services
 
 
 def finished_runs(tracking_uri: str) -> list[Any]:
@@ -65,30 +41,17 @@ def test_the_command_line_ends_with_a_compared_result_and_then_reuses_it(tmp_pat
     for result in outcome["results"]:
         assert result["test"]["rel_l2"] == pytest.approx(errors[result["model"]], abs=1e-5)
     assert len(finished_runs(f"sqlite:///{tmp_path}/mlflow.db")) == 2
+    registry = mlflow.MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
+    versions = registry.search_model_versions("name = 'lsm-burgers'")
+    assert {version.tags["model"] for version in versions} == {"lsm", "fno"}
+    assert len(versions) == 2
+    assert registry.get_model_version_by_alias("lsm-burgers", "champion")
 
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Start server, pool, worker and MLflow as `make stack` does, on free ports."""
-    settings = environment(
-        tmp_path_factory.mktemp("stack"),
-        PREFECT_API_URL=f"http://127.0.0.1:{free_port()}/api",
-        LSM_MLFLOW_PORT=str(free_port()),
-    )
-    try:
-        up = run(["flows.cli", "stack", "up"], settings)
-        assert up.returncode == 0, up.stderr
+    with local_stack(tmp_path_factory.mktemp("stack")) as settings:
         yield settings
-    finally:
-        pids = [s["pid"] for s in json.loads(run_status(settings))]
-        down = run(["flows.cli", "stack", "down"], settings)
-        assert down.returncode == 0, down.stderr
-        assert pids
-        assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
-
-
-def run_status(settings: dict[str, str]) -> str:
-    return run(["flows.cli", "stack", "status", "--json"], settings).stdout
 
 
 def test_the_deployment_runs_and_its_runs_are_in_mlflow(stack: dict[str, str]) -> None:
@@ -114,7 +77,7 @@ def test_a_schedule_gets_scheduled_runs(stack: dict[str, str]) -> None:
     done = run([*create, "--cron", "0 3 * * *", "--timezone", "UTC"], stack)
     assert done.returncode == 0, done.stdout + done.stderr
     for _ in range(60):
-        scheduled = flow_runs(stack, {"deployments": {"name": {"any_": ["all"]}}})
+        scheduled = ask(stack, "flow_runs/filter", {"deployments": {"name": {"any_": ["all"]}}})
         if scheduled:
             break
         time.sleep(2)
@@ -122,21 +85,11 @@ def test_a_schedule_gets_scheduled_runs(stack: dict[str, str]) -> None:
     assert {each["state"]["type"] for each in scheduled} == {"SCHEDULED"}
 
 
-def flow_runs(settings: dict[str, str], query: dict[str, Any]) -> list[dict[str, Any]]:
-    request = urllib.request.Request(
-        f"{settings['PREFECT_API_URL']}/flow_runs/filter",
-        data=json.dumps(query).encode(),
-        headers={"Content-Type": "application/json"},
-    )
-    with urllib.request.urlopen(request) as answer:
-        return list(json.load(answer))
-
-
 def test_starting_the_stack_twice_changes_nothing(stack: dict[str, str]) -> None:
-    before = json.loads(run_status(stack))
+    before = services(stack)
     again = run(["flows.cli", "stack", "up"], stack)
     assert again.returncode == 0, again.stderr
-    assert json.loads(run_status(stack)) == before
+    assert services(stack) == before
     assert all(service["runs"] for service in before)
     assert {service["name"] for service in before} == {
         "prefect-server",

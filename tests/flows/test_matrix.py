@@ -12,7 +12,7 @@ from lsm_core.experiments.study import study_cells
 
 
 def test_sources_are_trained_before_what_starts_from_them_and_each_cell_once() -> None:
-    cells = [bound(cell.experiment) for cell in study_cells("transfer", "smoke", [0])]
+    cells = [bound(cell.experiment) for cell in study_cells("transfer", "smoke", [0], ["lsm"])]
     waves = _waves([*cells, cells[0]])
     assert len(waves) == 2
     first = {cell.identity for cell in waves[0]}

@@ -8,10 +8,21 @@ import pytest
 
 from flows.errors import BadInput
 from flows.steps import datasets
-from flows.steps.registration import register_run
-from flows.steps.retraining import LOCKED, challenger_experiment, experiment_of, judge
+from flows.steps.cells import bound
+from flows.steps.registration import promote, register_run
+from flows.steps.retraining import (
+    LOCKED,
+    NoChampion,
+    champion_experiment,
+    experiment_of,
+    judge,
+    settle_champion,
+    with_files,
+    with_more_seeds,
+)
 from lsm_core.experiments.data_plan import DataPlan
 from lsm_core.experiments.experiment import Experiment
+from lsm_core.experiments.extended_plan import AddedSamples
 from storage.checkpoints import Checkpoints
 from storage.location import Location
 from storage.model_registry import ModelRegistry
@@ -146,6 +157,19 @@ def test_the_test_samples_are_locked(
     assert registry.name_tags(NAME)[LOCKED] == locked
 
 
+def test_promoting_a_model_of_other_data_unlocks_the_test_samples(
+    registry: ModelRegistry, versions: dict[str, int], dataset: Location
+) -> None:
+    registry.set_name_tag(NAME, LOCKED, "of other samples")
+    promote(f"{NAME}/{versions['worse']}", registry.uri)
+    assert registry.name_tags(NAME)[LOCKED] == "of other samples"
+    registry.set_tags(registry.find(f"{NAME}/{versions['equal']}"), {"dataset": "another"})
+    promote(f"{NAME}/{versions['equal']}", registry.uri)
+    assert registry.find(f"{NAME}@champion").number == versions["equal"]
+    registry.set_alias(NAME, "challenger", versions["better"])
+    assert judge("burgers", dataset, registry.uri)["promoted"]
+
+
 def test_judging_needs_two_models(registry: ModelRegistry, dataset: Location) -> None:
     with pytest.raises(BadInput, match="there is no lsm-burgers@challenger to judge"):
         judge("burgers", dataset, registry.uri)
@@ -154,17 +178,80 @@ def test_judging_needs_two_models(registry: ModelRegistry, dataset: Location) ->
 def test_a_challenger_starts_from_the_champion_with_more_samples(
     registry: ModelRegistry, root: Location
 ) -> None:
-    with pytest.raises(BadInput, match="there is no champion lsm-darcy"):
-        challenger_experiment("darcy", 8, root, registry.uri)
+    with pytest.raises(NoChampion, match="there is no champion lsm-darcy"):
+        champion_experiment("darcy", root, registry.uri)
     made = cell("burgers", "fno", 0, **PARAMETERS)
     result = Checkpoints(root / "checkpoints" / made.identity).result()
     assert result is not None
     assert experiment_of(result).protocol == made.protocol
-    planned = challenger_experiment("burgers", 8, root, registry.uri)
+    base = champion_experiment("burgers", root, registry.uri)
+    planned = with_more_seeds(base, 8)
     assert planned.data.n_train == made.data.n_train + 8
     assert planned.data.n_test == made.data.n_test
     assert planned.start is not None
     assert planned.start.identity == made.identity
     assert planned.model == made.model
     with pytest.raises(BadInput, match="needs new samples"):
-        challenger_experiment("burgers", 0, root, registry.uri)
+        with_more_seeds(base, 0)
+
+
+def test_files_are_new_once(registry: ModelRegistry, root: Location, server: str) -> None:
+    base = champion_experiment("burgers", root, registry.uri)
+    first, second = (AddedSamples(digest=name * 64, n_samples=3) for name in "ab")
+    planned = with_files(base, [first])
+    assert planned is not None
+    assert planned.data.split_sizes["train"] == base.data.n_train + 3
+    write_run(bound(planned), root)
+    record_run(server, Path(str(root)), bound(planned).identity)
+    register_run(bound(planned).identity, root, server)
+    later = champion_experiment("burgers", root, registry.uri)
+    assert later.start == base.start
+    assert later.data.n_train == base.data.n_train
+    assert with_files(later, [first]) is None
+    both = with_files(later, [first, second])
+    assert both is not None
+    assert both.data.split_sizes["train"] == base.data.n_train + 6
+    assert with_more_seeds(later, 8).data.split_sizes["train"] == base.data.n_train + 3 + 8
+
+
+def test_the_best_of_some_runs_challenges_the_champion(
+    registry: ModelRegistry, versions: dict[str, int], dataset: Location, root: Location
+) -> None:
+    runs = {
+        quality: {
+            "identity": registry.find(f"{NAME}/{number}").tags["identity"],
+            "benchmark": "burgers",
+            "preset": "smoke",
+            "validation": {"rel_l2": OFFSETS[quality]},
+            "dataset": {"name": dataset.name},
+        }
+        for quality, number in versions.items()
+    }
+    registry.set_alias(NAME, "champion", versions["worse"])
+    verdict = settle_champion([runs["usual"], runs["better"]], root, registry.uri)
+    assert verdict is not None
+    assert verdict["promoted"]
+    assert registry.find(f"{NAME}@champion").number == versions["better"]
+    assert settle_champion([runs["better"], runs["usual"]], root, registry.uri) is None
+    # The champion is not asked about the same model twice.
+    told = settle_champion([runs["usual"]], root, registry.uri)
+    assert told is not None
+    assert not told["promoted"]
+    assert settle_champion([runs["usual"]], root, registry.uri) is None
+    assert registry.find(f"{NAME}@champion").number == versions["better"]
+
+
+def test_a_champion_that_learned_nothing_gives_way(
+    registry: ModelRegistry, versions: dict[str, int], dataset: Location, root: Location
+) -> None:
+    run = {
+        "identity": registry.find(f"{NAME}/{versions['worse']}").tags["identity"],
+        "benchmark": "burgers",
+        "preset": "quick",
+        "test": {"rel_l2": 2.0},
+        "dataset": {"name": dataset.name},
+    }
+    verdict = settle_champion([run], root, registry.uri)
+    assert verdict is not None
+    assert verdict["reason"] == "the champion only showed that it runs"
+    assert registry.find(f"{NAME}@champion").number == versions["worse"]

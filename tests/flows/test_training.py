@@ -115,7 +115,7 @@ def test_the_report_shows_results_and_failures(folder: Path) -> None:
     report = write_report(results, place.root)
     page = report.page.read_bytes().decode()
     assert "no &lt;memory&gt;" in page
-    assert page.count("<svg") == 4
+    assert page.count("<svg") == 5
     assert "failed" in report.markdown
     assert [r["identity"] for r in benchmark_results(place.root, "smoke")] == [
         results[0]["identity"]

@@ -7,6 +7,7 @@ import pytest
 
 from storage.batches import Batches
 from storage.dataset_reader import Dataset, Part, open_dataset
+from storage.errors import StoreUnavailable
 from storage.location import Location
 from tests.storage.datasets import N_POINTS, small_schema, write_whole
 
@@ -147,7 +148,7 @@ def test_a_failed_read_reaches_the_caller(
         shape, dtype = (N_TRAIN, N_POINTS), np.dtype("float32")
 
     monkeypatch.setattr(source, "_arrays", {"before": Broken()})
-    with pytest.raises(OSError, match="the disk is gone"):
+    with pytest.raises(StoreUnavailable, match=r"cannot read .* the disk is gone"):
         list(source.epoch(0))
 
 

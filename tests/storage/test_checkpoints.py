@@ -2,6 +2,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import save
 
 from storage.checkpoints import Checkpoints
 from storage.errors import CheckpointCorrupt
@@ -54,3 +55,29 @@ def test_results_and_arrays_are_kept(checkpoints: Checkpoints) -> None:
     (checkpoints.location / "result.json").write_bytes(b"{")
     with pytest.raises(CheckpointCorrupt, match=r"result\.json is not readable"):
         checkpoints.result()
+
+
+def test_damaged_best_weights_are_refused_and_older_files_still_read(
+    checkpoints: Checkpoints,
+) -> None:
+    weights = save({"weight": np.arange(6, dtype=np.float32)})
+    checkpoints.save_best(weights)
+    assert checkpoints.best() == weights
+    file = checkpoints.location / "best.weights"
+    kept = file.read_bytes()
+    for damaged in (kept[:-1], kept[:40], b"", kept[:60] + b"?" + kept[61:]):
+        file.write_bytes(damaged)
+        with pytest.raises(CheckpointCorrupt, match=r"best\.weights does not have its checksum"):
+            checkpoints.best()
+    file.write_bytes(weights)
+    assert checkpoints.best() == weights
+
+
+def test_damaged_arrays_are_refused(checkpoints: Checkpoints) -> None:
+    checkpoints.write_arrays("showcase", {"u": np.arange(60.0)})
+    file = checkpoints.location / "showcase.npz"
+    kept = file.read_bytes()
+    for damaged in (kept[:-30], b"", kept[:80] + b"\xff\xfe\xff" + kept[83:]):
+        file.write_bytes(damaged)
+        with pytest.raises(CheckpointCorrupt, match=r"showcase\.npz cannot be read"):
+            checkpoints.arrays("showcase")

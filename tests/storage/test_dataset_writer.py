@@ -15,7 +15,13 @@ from storage.dataset_writer import (
     start_dataset,
     write_block,
 )
-from storage.errors import DatasetCorrupt, DatasetIncomplete, DatasetMismatch, NotADataset
+from storage.errors import (
+    DatasetCorrupt,
+    DatasetIncomplete,
+    DatasetMismatch,
+    NotADataset,
+    StoreUnavailable,
+)
 from storage.location import Location
 from tests.storage.datasets import small_block, small_schema, write_whole
 
@@ -114,7 +120,7 @@ def test_a_template_cut_off_anywhere_is_written_again(
             patch.setattr(LocalStore, "set", write_until_killed)
             try:
                 start_dataset(cut, schema)
-            except OSError:
+            except StoreUnavailable:
                 was_cut = True
             else:
                 was_cut = False
@@ -193,3 +199,28 @@ def test_completion_records_the_content(tmp_path: Path) -> None:
     assert attributes is not None
     assert len(attributes["blocks"]) == schema.n_blocks
     assert not Location(f"{first.url}.blocks").exists()
+
+
+def test_a_bit_that_turned_in_a_complete_dataset_is_noticed(tmp_path: Path) -> None:
+    location = Location.parse(str(tmp_path / "small.zarr"))
+    write_whole(location, small_schema())
+    chunk = tmp_path / "small.zarr" / "after" / "c" / "1" / "0"
+    content = bytearray(chunk.read_bytes())
+    content[len(content) // 2] ^= 1
+    chunk.write_bytes(content)
+    with pytest.raises(DatasetCorrupt, match="cannot be read"):
+        open_dataset(location).part("train", ["after"])[:]
+    chunk.unlink()
+    with pytest.raises(DatasetCorrupt, match="lacks some values of after"):
+        open_dataset(location).part("train", ["after"])[:]
+
+
+def test_a_damaged_record_costs_its_block_and_no_other(location: Location) -> None:
+    schema = small_schema()
+    start_dataset(location, schema)
+    for index in range(schema.n_blocks):
+        write_block(location, schema, index, small_block(schema, index))
+    (Location(f"{location.url}.blocks") / "000002.json").write_bytes(b'{"after"')
+    with pytest.raises(DatasetCorrupt, match="record of block 2"):
+        finish_dataset(location, schema)
+    assert missing_blocks(location, schema) == [2]

@@ -1,7 +1,9 @@
 """The contract of a location, run over every kind of store."""
 
+import logging
 import os
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
@@ -9,8 +11,22 @@ import numpy as np
 import pytest
 import zarr
 
-from storage.errors import StoreUnavailable
-from storage.location import Location
+from storage.checkpoints import Checkpoints
+from storage.dataset_reader import open_dataset
+from storage.dataset_writer import finish_dataset, missing_blocks, start_dataset, write_block
+from storage.errors import DatasetIncomplete, StoreInterrupted, StoreUnavailable
+from storage.location import PART_BYTES, Location
+from tests.storage.datasets import small_block, small_schema, write_whole
+from tests.storage.interrupted_network import Network, interrupted_network
+from tests.storage.s3_servers import (
+    BUCKET,
+    SECRET,
+    S3Server,
+    client_environment,
+    in_use,
+    moto_server,
+    rclone_server,
+)
 
 
 class LocationContract:
@@ -65,6 +81,29 @@ class LocationContract:
         root.require_writable()
         assert root.names() == []
 
+    def test_a_dataset_is_whole_only_with_its_mark(self, root: Location) -> None:
+        place, schema = root / "d.zarr", small_schema()
+        start_dataset(place, schema)
+        for index in reversed(range(schema.n_blocks)):
+            write_block(place, schema, index, small_block(schema, index))
+        with pytest.raises(DatasetIncomplete):
+            open_dataset(place)
+        assert missing_blocks(place, schema) == []
+        finish_dataset(place, schema)
+        part = open_dataset(place).part("train", ["after"])
+        np.testing.assert_array_equal(part[4:7]["after"], small_block(schema, 1)["after"][:3])
+        assert root.names() == ["d.zarr"]
+
+    def test_checkpoints_come_back(self, root: Location) -> None:
+        checkpoints = Checkpoints(root / "run")
+        for step in (1, 2, 3):
+            checkpoints.save(step, b"state %d" % step)
+        checkpoints.write_result({"error": 0.1})
+        again = Checkpoints(root / "run")
+        assert (again.latest(), again.result()) == (b"state 3", {"error": 0.1})
+        (root / "run" / "00000003.checkpoint").write_bytes(b"damaged")
+        assert again.latest() == b"state 2"
+
 
 class TestFolder(LocationContract):
     @pytest.fixture
@@ -80,7 +119,7 @@ class TestFolder(LocationContract):
             raise OSError("disk full")
 
         monkeypatch.setattr(os, "fsync", fail)
-        with pytest.raises(OSError, match="disk full"):
+        with pytest.raises(StoreUnavailable, match=r"cannot write .*file: disk full"):
             (root / "file").write_bytes(b"new")
         assert (root / "file").read_bytes() == b"old"
         assert root.names() == ["file"]
@@ -95,6 +134,129 @@ class TestMemory(LocationContract):
     @pytest.fixture
     def root(self) -> Location:
         return Location.parse(f"memory://{uuid4().hex}")
+
+
+# In one request, and in parts.
+SIZES = [1000, pytest.param(2 * PART_BYTES + 1, marks=pytest.mark.slow)]
+
+
+class S3Contract(LocationContract):
+    """What holds for an object store, too: parts, retries, and a network that breaks down."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def server(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+        raise AssertionError("a kind of server starts itself")
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def client(cls, server: S3Server) -> Iterator[None]:
+        with in_use(server.environment):
+            yield
+
+    @pytest.fixture
+    def root(self, server: S3Server, client: None) -> Location:
+        return server.new_root()
+
+    @pytest.fixture
+    def network(self, server: S3Server) -> Iterator[Network]:
+        with interrupted_network(server.port) as network:
+            # One attempt of botocore; s3fs still makes five, within two seconds.
+            settings = {**client_environment(network.endpoint), "AWS_MAX_ATTEMPTS": "1"}
+            with in_use(settings):
+                yield network
+
+    def test_a_large_object_is_sent_in_parts(self, root: Location) -> None:
+        content = np.random.default_rng(0).bytes(2 * PART_BYTES + 12345)
+        (root / "large").write_bytes(content)
+        assert (root / "large").read_bytes() == content
+        (root / "large").write_bytes(b"small again")
+        assert (root / "large").read_bytes() == b"small again"
+
+    @pytest.mark.parametrize("n_bytes", SIZES)
+    def test_a_cut_connection_is_tried_again(
+        self, server: S3Server, network: Network, n_bytes: int
+    ) -> None:
+        root, content = server.new_root(), np.random.default_rng(1).bytes(n_bytes)
+        network.cut_after = n_bytes // 2
+        (root / "file").write_bytes(content)
+        assert network.n_cuts == 1
+        assert (root / "file").read_bytes() == content
+
+    @pytest.mark.parametrize("n_bytes", SIZES)
+    def test_a_write_that_breaks_down_leaves_the_old_content(
+        self, server: S3Server, network: Network, n_bytes: int
+    ) -> None:
+        root = server.new_root()
+        (root / "file").write_bytes(b"old")
+        network.cut_after, network.cuts_again = n_bytes // 2, True
+        with pytest.raises(StoreInterrupted, match=r"cannot write .*file.* trying again"):
+            (root / "file").write_bytes(bytes(n_bytes))
+        assert network.n_cuts >= 2
+        network.cut_after = None
+        assert (root / "file").read_bytes() == b"old"
+        assert root.names() == ["file"]
+
+    def test_a_dataset_cut_off_while_it_is_written_is_not_whole_and_continues(
+        self, server: S3Server, network: Network
+    ) -> None:
+        place, schema = server.new_root() / "d.zarr", small_schema()
+        start_dataset(place, schema)
+        write_block(place, schema, 0, small_block(schema, 0))
+        network.is_gone = True
+        network.cut()
+        with pytest.raises(StoreInterrupted):
+            write_block(place, schema, 1, small_block(schema, 1))
+        network.is_gone = False
+        assert missing_blocks(place, schema) == [1, 2, 3, 4]
+        with pytest.raises(DatasetIncomplete):
+            open_dataset(place)
+        write_whole(place, schema)
+        assert len(open_dataset(place).part("test", ["after"])[:]["after"]) == 4
+
+    def test_a_bucket_that_is_not_there_is_said(self, root: Location) -> None:
+        absent = Location.parse(f"s3://{BUCKET}-elsewhere/root")
+        with pytest.raises(StoreUnavailable, match=r"cannot write in the store .*LSM_STORE"):
+            absent.require_writable()
+
+
+class TestRclone(S3Contract):
+    @pytest.fixture(scope="class")
+    @classmethod
+    def server(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+        with rclone_server(tmp_path_factory.mktemp("rclone") / "buckets") as server:
+            yield server
+
+    # moto lets everyone in.
+    def test_wrong_keys_are_refused_without_showing_them(
+        self, server: S3Server, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        wrong = "another-secret-that-nobody-may-read"
+        with (
+            caplog.at_level(logging.DEBUG),
+            in_use({**server.environment, "AWS_SECRET_ACCESS_KEY": wrong}),
+            pytest.raises(StoreUnavailable, match="check the bucket, its keys") as refused,
+        ):
+            (server.new_root() / "file").write_bytes(b"x")
+        whole = f"{refused.value!r} {refused.value.__cause__!r} {caplog.text}"
+        assert wrong not in whole
+        assert SECRET not in whole
+
+
+@pytest.mark.slow
+class TestMoto(S3Contract):
+    @pytest.fixture(scope="class")
+    @classmethod
+    def server(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+        with moto_server(tmp_path_factory.mktemp("moto")) as server:
+            yield server
+
+
+def test_an_address_with_a_password_is_refused_without_showing_it() -> None:
+    with pytest.raises(ValueError, match="holds a password") as refused:
+        Location.parse("s3://key:secret-word@bucket/root")
+    assert "secret-word" not in str(refused.value)
+    assert Location.parse("abfs://container@account/root").url == "abfs://container@account/root"
 
 
 def test_an_unknown_scheme_is_refused_with_the_known_ones() -> None:

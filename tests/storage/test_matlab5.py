@@ -1,5 +1,6 @@
 import io
 import struct
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -101,3 +102,14 @@ def test_a_file_that_ends_early_is_found_wherever_it_ends(n_bytes: int, tmp_path
     else:
         with pytest.raises(EOFError, match="should have 280 bytes"):
             find_variables(path)
+
+
+def test_a_name_that_inflates_without_end_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    name = struct.pack("<2I", 1, 2**31) + bytes(2**22)
+    flags = struct.pack("<4I", 6, 8, 6, 0)
+    dimensions = struct.pack("<4I", 5, 8, 1, 1)
+    packed = zlib.compress(struct.pack("<2I", 14, 2**31) + flags + dimensions + name)
+    file = tmp_path / "bomb.mat"
+    file.write_bytes(b" " * 124 + b"\x00\x01IM" + struct.pack("<2I", 15, len(packed)) + packed)
+    with pytest.raises(ValueError, match="2147483648 bytes where flags"):
+        find_variables(file)

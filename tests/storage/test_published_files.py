@@ -194,3 +194,13 @@ def test_the_first_sample_with_nan_is_named() -> None:
         "variable u of f.mat has 2 values of NaN or infinity in sample 14, "
         "expected finite numbers; fetch it again"
     )
+
+
+def test_a_header_that_is_no_python_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.npy"
+    np.save(path, np.zeros(3))
+    content = bytearray(path.read_bytes())
+    content[60:62] = b"(("
+    path.write_bytes(content)
+    with pytest.raises(PublishedFileInvalid, match="cannot be read as an array"):
+        open_array(path)

@@ -96,19 +96,19 @@ def test_a_damaged_line_is_an_entry_that_cannot_be_read(tmp_path: Path) -> None:
 
 def test_only_a_journal_that_has_ended_and_was_sent_is_removed(tmp_path: Path) -> None:
     held = journal(tmp_path)
-    held.append({"status": "RUNNING"}, metrics(1))
+    held.append({"status": "RUNNING", "at": 1}, metrics(1))
     held.append_file("figures/curve.svg", b"<svg/>", at=1)
     held.read()
     held.note_sent(held.waiting[-1], "run 1")
     assert not held.remove_if_ended()  # it has not ended
-    held.append({"status": "FINISHED"})
+    held.append({"status": "FINISHED", "at": 1})
     assert not held.remove_if_ended()  # nobody has sent the end
     held.note_sent(held.waiting[-1], "run 1")
-    held.append({"status": "RUNNING"})
+    held.append({"status": "RUNNING", "at": 1})
     held.read()
     held.note_sent(held.waiting[-1], "run 1")
     assert not held.remove_if_ended()  # it was taken up again
-    held.append({"status": "FAILED"})
+    held.append({"status": "FAILED", "at": 1})
     held.read()
     held.note_sent(held.waiting[-1], "run 1")
     with held.sending() as is_ours:
@@ -247,3 +247,27 @@ def test_the_first_line_says_where_the_run_goes_and_no_password(tmp_path: Path) 
         "tags": {"suite": "tests"},
         "started": 1000,
     }
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"version": 1, "experiment": "without the rest"}',
+        b'{"metrics": {"loss": "high"}, "step": 1, "at": 1}',
+        b'{"metrics": {"loss": 0.1}, "at": 1}',
+        b'{"file": "a.svg", "content": "../../secret", "at": 1}',
+        b'{"status": 7, "at": 1}',
+        b'{"sent": "all", "run": "run 1"}',
+        b"[" * 100_000,
+        b"\xff\xfe",
+    ],
+)
+def test_a_damaged_line_is_kept_and_never_taken_for_another(tmp_path: Path, line: bytes) -> None:
+    held = journal(tmp_path)
+    held.append(metrics(1))
+    with held.path.open("ab") as file:
+        file.write(line + b"\n")
+    held.append(metrics(2))
+    held.read()
+    assert [entry.kind for entry in held.waiting] == ["metrics", "unreadable", "metrics"]
+    assert held.last_steps == {"loss": 2}

@@ -79,9 +79,10 @@ def learn(benchmark: BenchmarkName, model: ModelName, most_epochs: int = MOST_EP
     for report in reports:
         if isinstance(report, EpochReport):
             losses = (*losses, report.train_loss)
-            learned = Learned(losses, evaluate(surrogate, [test], len(test))["rel_l2"], *means)
-            if learned.halved and (benchmark not in GENERALIZES or learned.halved_on_test):
-                break
+            if losses[-1] < 0.5 * means[0] or report.epoch == most_epochs:
+                learned = Learned(losses, evaluate(surrogate, [test], len(test))["rel_l2"], *means)
+                if benchmark not in GENERALIZES or learned.halved_on_test:
+                    break
     return learned
 
 

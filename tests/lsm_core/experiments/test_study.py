@@ -4,10 +4,12 @@ import pytest
 
 from lsm_core.experiments.experiment import Experiment
 from lsm_core.experiments.operator import build_operator
-from lsm_core.experiments.study import FRACTIONS, STUDIES, study_cells
+from lsm_core.experiments.presets import experiment
+from lsm_core.experiments.study import FRACTIONS, STUDIES, Cell, stability_cells, study_cells
 from lsm_core.models.lsm import LsmConfig
 from lsm_core.models.point_cloud import PointCloudConfig
-from lsm_core.names import StudyName
+from lsm_core.names import BenchmarkName, StudyName
+from lsm_core.reporting.published_results import published_tables
 
 
 def test_every_study_that_has_a_name_is_there() -> None:
@@ -21,8 +23,9 @@ def test_cells_have_names_and_identities_of_their_own_and_can_be_built(name: Stu
     identities = {cell.experiment.identity for cell in cells}
     # The full model is a row of both ablation tables and of all sweeps.
     assert len(identities) >= len(cells) - 2
-    for cell in cells:
-        build_operator(cell.experiment)
+    models = {(c.experiment.model, c.experiment.data): c.experiment for c in cells}
+    for built in models.values():
+        build_operator(built)
 
 
 @pytest.mark.parametrize("preset", ["quick", "paper", "release"])
@@ -38,7 +41,7 @@ def test_seeds_repeat_a_study() -> None:
 
 
 def test_transfer_starts_from_the_pipe_model_on_nested_parts_of_the_data() -> None:
-    cells = study_cells("transfer", "smoke", [3])
+    cells = study_cells("transfer", "smoke", [3], ["unet"])
     tuned = [cell.experiment for cell in cells if "fine-tuned" in cell.setting]
     scratch = [cell.experiment for cell in cells if "scratch" in cell.setting]
     assert [cell.training.fraction for cell in tuned] == list(FRACTIONS)
@@ -48,7 +51,55 @@ def test_transfer_starts_from_the_pipe_model_on_nested_parts_of_the_data() -> No
         assert isinstance(cell.start.source, Experiment)
         assert cell.start.source.data.benchmark.name == "pipe"
         assert cell.start.source.seed == 3
+        assert cell.model_name == cell.start.source.model_name == "unet"
     assert len({cell.identity for cell in (*tuned, *scratch)}) == len(cells)
+
+
+def test_models_are_those_of_the_paper_unless_others_are_named() -> None:
+    published = published_tables()
+    transfer = set(published["transfer_pipe_to_airfoil"]) - {
+        "unit",
+        "source",
+        "target",
+        "fractions",
+    }
+    assert models_of(study_cells("transfer", "paper", [0])) == transfer
+    for name in ("darcy", "burgers", "navier_stokes"):
+        study: StudyName = f"resolutions-{name.replace('_', '-')}"  # type: ignore[assignment]
+        expected = set(published[f"{name}_resolutions"]) - {"resolutions"}
+        cells = study_cells(study, "paper", [0])
+        assert models_of(cells) == expected
+        sizes = {cell.experiment.data.benchmark.shape.space[0] for cell in cells}
+        assert sizes == set(published[f"{name}_resolutions"]["resolutions"])
+    assert models_of(study_cells("resolutions-burgers", "quick", [0], ["sno"])) == {"sno"}
+    with pytest.raises(ValueError, match="made for navier_stokes, not for burgers"):
+        study_cells("resolutions-burgers", "quick", [0], ["kno"])
+
+
+def models_of(cells: list[Cell]) -> set[str]:
+    return {cell.experiment.model_name for cell in cells}
+
+
+def test_a_study_of_lsm_takes_no_models() -> None:
+    with pytest.raises(ValueError, match="the study ablations has models of its own"):
+        study_cells("ablations", "smoke", [0], ["fno"])
+
+
+def test_some_rows_of_a_study_can_be_asked_for() -> None:
+    cells = study_cells("ablations", "smoke", [0, 1], rows=["without patches"])
+    assert {cell.setting for cell in cells} == {"without patches"}
+    assert len(cells) == 4
+    with pytest.raises(ValueError, match="the study ablations has no row 'pathces'"):
+        study_cells("ablations", "smoke", [0], rows=["pathces"])
+
+
+def test_stability_repeats_cells_of_the_main_table_from_five_seeds() -> None:
+    cells = [cell.experiment for cell in stability_cells("smoke")]
+    assert len(cells) == 5 * len(get_args(BenchmarkName))
+    assert {cell.seed for cell in cells} == {0, 1, 2, 3, 4}
+    assert experiment("smoke", "darcy", "lsm", 3) in cells
+    narrow = stability_cells("smoke", [7], ["pipe"], ["fno"])
+    assert [cell.experiment for cell in narrow] == [experiment("smoke", "pipe", "fno", 7)]
 
 
 def test_ablations_on_points_change_the_body_inside_the_wrapper() -> None:

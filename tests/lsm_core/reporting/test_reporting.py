@@ -1,3 +1,4 @@
+import re
 from typing import Any
 from xml.etree import ElementTree
 
@@ -6,9 +7,16 @@ import pytest
 
 from lsm_core.problems.panel import Panel
 from lsm_core.reporting.comparison import compare, markdown_table, text_table
-from lsm_core.reporting.document import Picture, html_page
+from lsm_core.reporting.document import Facts, Picture, Section, html_page, markdown_page
+from lsm_core.reporting.drawing import COLOURS
 from lsm_core.reporting.figures import panel_figure, showcase, training_curves
-from lsm_core.reporting.published_results import published_error
+from lsm_core.reporting.published_results import (
+    published_ablation,
+    published_error,
+    published_sweep,
+    published_transfer,
+)
+from lsm_core.reporting.table import Table
 
 
 def result(model: str, error: float, seed: int = 0) -> dict[str, Any]:
@@ -59,6 +67,12 @@ def test_tables_have_one_line_a_row() -> None:
 def test_published_figures_are_looked_up_where_the_paper_has_them() -> None:
     assert published_error("burgers", "lsm", (8192,)) == 0.00105
     assert published_error("burgers", "lsm", (100,)) is None
+    assert published_ablation("darcy", "without patches") == 0.0068
+    assert published_ablation("darcy", "fourier solver") == 0.0073
+    assert published_ablation("airfoil", "fourier solver") is None
+    assert published_sweep("scales") == {3: 0.0428, 4: 0.0412, 5: 0.0408, 6: 0.04, 7: 0.0402}
+    scratch, tuned = published_transfer("lsm")
+    assert (scratch[0.2], tuned[0.2]) == (0.0166, 0.0131)
 
 
 def test_the_page_is_whole_by_itself_and_shows_names_as_text() -> None:
@@ -73,11 +87,48 @@ def test_the_page_is_whole_by_itself_and_shows_names_as_text() -> None:
     rows = panel_figure([[line, mesh, cloud], [line, mesh, cloud]])
     for svg in (curves, rows, *drawn):
         assert ElementTree.fromstring(svg).tag.endswith("svg")
-    page = html_page(
-        "A <title>", "summary", compare([result("lsm", 0.02)]), [Picture(curves, "a & b")], []
-    )
-    assert "A &lt;title&gt;" in page
-    assert "a &amp; b" in page
-    assert 'class="best"' in page
+    table = Table(headings=("model", "error"), rows=(("a < b", "1"),), marks={(0, 1): "best"})
+    facts = Facts("runs", (("one", "<done>"),))
+    pictures = [Picture(svg, "a & b") for svg in (curves, *drawn)]
+    section = Section("Burgers & more", ("run `lsm list`", table, *pictures, facts))
+    page = html_page("A <title>", "summary", [section])
+    for shown in (
+        "A &lt;title&gt;",
+        "a &amp; b",
+        "<strong>1</strong>",
+        "<code>lsm list</code>",
+        "a &lt; b",
+        "&lt;done&gt;",
+        '<section id="burgers-more">',
+    ):
+        assert shown in page
     for remote in (' src="', ' href="http', "url(http", "<script", "<link", "@import"):
         assert remote not in page
+
+
+def test_figures_take_the_colours_of_the_page_and_keep_their_ids_apart() -> None:
+    history = [{"epoch": e, "train": 1 / e} for e in (1, 2, 3)]
+    svg = training_curves({"lsm": history})
+    assert f"stroke: {COLOURS[0]}" in svg
+    page = html_page("two", "", [Section("s", (Picture(svg, "one"), Picture(svg, "two")))])
+    drawn = page.split("</style></head>")[1]
+    assert "stroke: var(--series-1)" in drawn
+    assert COLOURS[0] not in drawn
+    ids = re.findall(r' id="([^"]+)"', drawn)
+    assert len([name for name in ids if name.endswith("axis-name")]) == 4
+    for used in re.findall(r'url\(#([^)]+)\)|href="#([^"]+)"', drawn):
+        assert "".join(used) in ids
+
+
+def test_the_markdown_names_its_pictures_or_leaves_them_out() -> None:
+    sections = [Section("One", ("text", Picture("<svg/>", "a caption"))), Section("Two", ())]
+    written = markdown_page("Title", "summary", sections, ["figures/1.svg"])
+    assert written == (
+        "# Title\n\nsummary\n\n## One\n\ntext\n\n![a caption](figures/1.svg)\n\na caption\n"
+    )
+    assert "figures" not in markdown_page("Title", "summary", sections)
+
+
+def test_a_table_refuses_a_row_of_another_length() -> None:
+    with pytest.raises(ValueError, match="a row has 1 cells for 2 headings"):
+        Table(headings=("a", "b"), rows=(("1",),))

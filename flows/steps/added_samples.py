@@ -1,0 +1,158 @@
+"""Samples from files that people or programs put into a watched folder.
+
+    intake = take_in(folder, benchmark, root)      whole files go into the store, each content once
+    arrays = added_arrays(plan, root, block)       what a dataset takes of them
+
+A file is a zarr, NetCDF, npz or MATLAB file with the inputs and targets of the problem under their
+names, samples first, on the problem's own grid. It is left where it is; what the store has of it
+is named by the hash of its content.
+"""
+
+import hashlib
+import io
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from flows.errors import BadInput
+from lsm_core.benchmarks.benchmark import Benchmark
+from lsm_core.experiments.data_plan import DataPlan
+from lsm_core.experiments.extended_plan import AddedSamples, ExtendedPlan
+from storage.errors import StorageError
+from storage.field_files import read_fields
+from storage.location import Location
+
+ENDINGS = (".npz", ".mat", ".nc", ".zarr")
+SETTLED_SECONDS = 30.0
+"""For how long a file must not have changed: a copy that still grows is left for the next time."""
+
+Arrays = dict[str, np.ndarray[Any, np.dtype[Any]]]
+
+
+@dataclass(frozen=True)
+class Intake:
+    """What a watched folder held: samples that the store now has, and files left, with reasons."""
+
+    taken: tuple[AddedSamples, ...] = ()
+    left: Mapping[str, str] = field(default_factory=dict)
+
+
+def take_in(
+    folder: Path, benchmark: Benchmark, root: Location, settled: float = SETTLED_SECONDS
+) -> Intake:
+    """Bring the whole files of a folder into the store, and return what each held.
+
+    Two files of one content count once. A file that changes, cannot be read or does not suit the
+    problem is left, with the reason; it is looked at again the next time.
+    """
+    if not folder.is_dir():
+        raise BadInput(f"the watched folder {folder} is not there; make it, or name another one")
+    taken: dict[str, AddedSamples] = {}
+    left = {}
+    for path in sorted(folder.iterdir()):
+        if path.suffix not in ENDINGS or path.name.startswith("."):
+            continue
+        try:
+            found = _take(path, benchmark, root, settled)
+            taken.setdefault(found.digest, found)
+        except (StorageError, ValueError, OSError) as error:
+            left[path.name] = str(error)
+    return Intake(tuple(taken.values()), left)
+
+
+def added_arrays(plan: DataPlan, root: Location, block: range) -> dict[int, Arrays]:
+    """Return the added samples of a block by their numbers; none of a plan that has only seeds.
+
+    What a file does not have is NaN, and a seed that there is not is -1.
+    """
+    if not isinstance(plan, ExtendedPlan):
+        return {}
+    files: dict[str, Arrays] = {}
+    samples = {}
+    for sample, digest, index in plan.added_among(block):
+        if digest not in files:
+            files[digest] = _read(_place(root, plan.benchmark, digest))
+        samples[sample] = _completed(files[digest], index, plan.benchmark)
+    return samples
+
+
+def _take(path: Path, benchmark: Benchmark, root: Location, settled: float) -> AddedSamples:
+    age = time.time() - _changed(path)
+    if age < settled:
+        raise ValueError(f"it changed {age:.0f} s ago and may not be whole; {settled:.0f} s decide")
+    before = _changed(path)
+    digest = _digest(path)
+    place = _place(root, benchmark, digest)
+    if place.exists():
+        return AddedSamples(digest=digest, n_samples=len(next(iter(_read(place).values()))))
+    arrays = _suiting(path, benchmark)
+    if _changed(path) != before or _digest(path) != digest:
+        raise ValueError("it changed while it was read")
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **arrays)
+    place.write_bytes(buffer.getvalue())
+    return AddedSamples(digest=digest, n_samples=len(next(iter(arrays.values()))))
+
+
+def _suiting(path: Path, benchmark: Benchmark) -> Arrays:
+    """Return the inputs and targets of a file; ValueError if they are not those of the problem."""
+    variables = (*benchmark.with_role("input"), *benchmark.with_role("target"))
+    arrays = read_fields(path, [v.name for v in variables])
+    counts = {len(values) if values.ndim else 0 for values in arrays.values()}
+    if len(counts) != 1 or counts == {0}:
+        raise ValueError(f"its variables have different numbers of samples, {sorted(counts)}")
+    for variable in variables:
+        values = arrays[variable.name]
+        if values.shape[1:] != variable.shape:
+            raise ValueError(
+                f"{variable.name} has samples of shape {values.shape[1:]}, expected "
+                f"{variable.shape}"
+            )
+        if not np.isfinite(values).all():
+            raise ValueError(f"{variable.name} has values that are no numbers")
+    return {name: values.astype(np.float32) for name, values in arrays.items()}
+
+
+def _completed(arrays: Arrays, index: int, benchmark: Benchmark) -> Arrays:
+    """Return one sample with all variables of the problem."""
+    sample: Arrays = {"seed": np.asarray(-1, dtype=np.int64)}
+    for variable in benchmark.variables:
+        known = arrays.get(variable.name)
+        sample[variable.name] = (
+            np.full(variable.shape, np.nan, np.float32) if known is None else known[index]
+        )
+    return sample
+
+
+def _place(root: Location, benchmark: Benchmark, digest: str) -> Location:
+    return root / "added" / benchmark.name / f"{digest}.npz"
+
+
+def _read(place: Location) -> Arrays:
+    with np.load(io.BytesIO(place.read_bytes()), allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}
+
+
+def _files(path: Path) -> list[Path]:
+    """Return a file, or all files of a folder in the order of their names."""
+    if not path.is_dir():
+        return [path]
+    return sorted(each for each in path.rglob("*") if each.is_file())
+
+
+def _changed(path: Path) -> float:
+    """Return when a file, or anything in a folder, changed last."""
+    return max(each.stat().st_mtime for each in [path, *_files(path)])
+
+
+def _digest(path: Path) -> str:
+    hashed = hashlib.sha256()
+    for file in _files(path):
+        hashed.update(str(file.relative_to(path)).encode())
+        with file.open("rb") as content:
+            hashed.update(hashlib.file_digest(content, "sha256").digest())
+    return hashed.hexdigest()

@@ -1,0 +1,94 @@
+"""What the runs were made with, beside what the paper used."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from lsm_core.reporting.published_results import published_tables
+from lsm_core.reporting.seeds import Result, finished, grouped
+from lsm_core.reporting.table import Table
+
+
+def protocol_table(results: Sequence[Result]) -> Table:
+    """Return sizes, epochs and widths of every benchmark, ours and the paper's."""
+    paper = published_tables()["protocol"]
+    lines = []
+    for benchmark, some in grouped(results, lambda result: str(result["benchmark"])).items():
+        known = paper["benchmarks"][benchmark]
+        sizes = some[0]["settings"]["data"]["split_sizes"]
+        widths = next((lsm_widths(r) for r in some if r["model"] == "lsm"), None)
+        lines.append(
+            (
+                benchmark,
+                _both(_range(r["n_train"] for r in some), known["n_train"]),
+                _both(sizes["test"], known["n_test"]),
+                _both(_times(some[0]["resolution"]), _times(known["points"])),
+                _both(_range(r["epochs"] for r in some), paper["epochs"]),
+                _both(
+                    _range(r["settings"]["training"]["batch_size"] for r in some),
+                    paper["batch_size"],
+                ),
+                _both(_joined(widths), _joined(paper["lsm_widths"])),
+                _both(len({r["seed"] for r in some}), paper["seeds"]),
+            )
+        )
+    return Table(
+        headings=(
+            "benchmark",
+            "training samples",
+            "test samples",
+            "points",
+            "epochs",
+            "batch",
+            "widths of LSM",
+            "seeds",
+        ),
+        rows=tuple(lines),
+        caption=(
+            "What differs in protocol: ours, and the paper's in brackets (a dash where it does not "
+            "say). The data are of our own solvers unless a run was made on the published files; "
+            f"the paper's times are of {paper['hardware']}."
+        ),
+    )
+
+
+def protocol_sentence(results: Sequence[Result]) -> str:
+    """Return with how much data and training some results were made."""
+    done = finished(results)
+    if not done:
+        return "Every run failed."
+    paper = published_tables()["protocol"]
+    parts = []
+    for benchmark, some in grouped(done, lambda result: str(result["benchmark"])).items():
+        samples = _range(r["n_train"] for r in some)
+        epochs = _range(r["epochs"] for r in some)
+        parts.append(f"{benchmark}: {samples} training samples, {epochs} epochs")
+    seeds = len({result["seed"] for result in done})
+    return (
+        f"Measured with {'; '.join(parts)}; {seeds} {'seed' if seeds == 1 else 'seeds'}. The paper "
+        f"trains {paper['epochs']} epochs on its full data, {paper['seeds']} times."
+    )
+
+
+def lsm_widths(result: Result) -> list[int] | None:
+    """Return the widths of an LSM, also of one inside a model on points."""
+    model: dict[str, Any] = result["settings"]["model"]
+    widths = model.get("body", model).get("widths")
+    return None if widths is None else list(widths)
+
+
+def _both(ours: Any, published: Any) -> str:
+    shown = ("–" if value in (None, "") else str(value) for value in (ours, published))
+    return "{} ({})".format(*shown)
+
+
+def _range(values: Any) -> str:
+    found = sorted(set(values))
+    return str(found[0]) if len(found) == 1 else f"{found[0]} to {found[-1]}"
+
+
+def _times(sizes: Sequence[int] | None) -> str:
+    return "×".join(str(size) for size in sizes or ())
+
+
+def _joined(sizes: Sequence[int] | None) -> str:
+    return "-".join(str(size) for size in sizes or ())

@@ -1,0 +1,107 @@
+"""Fine-tuning against training from scratch, on parts of the data."""
+
+from collections.abc import Sequence
+
+from lsm_core.reporting.charts import transfer_bars
+from lsm_core.reporting.document import Block, Picture
+from lsm_core.reporting.published_results import published_transfer
+from lsm_core.reporting.seeds import OverSeeds, Result, error_over_seeds, finished, grouped
+from lsm_core.reporting.table import Table
+
+Curves = dict[str, dict[float, OverSeeds]]
+
+
+def transfer_blocks(results: Sequence[Result]) -> list[Block]:
+    """Return errors of both ways at every part of the data, and which of them is better."""
+    # The runs that others start from are of another problem.
+    targets = {result["benchmark"] for result in results if result.get("source")}
+    results = [result for result in results if result["benchmark"] in targets]
+    scratch, tuned = transfer_curves(results)
+    published = {model: published_transfer(model) for model in scratch}
+    lines = []
+    for model, curve in scratch.items():
+        for part, errors in sorted(curve.items()):
+            other = tuned.get(model, {}).get(part)
+            known = tuple(way.get(part) for way in published[model])
+            lines.append(
+                (
+                    model,
+                    f"{part:.0%}",
+                    errors.text(),
+                    other.text() if other else "–",
+                    _gain(errors.mean, other.mean) if other and other.values else "–",
+                    *("–" if value is None else f"{value:.4g}" for value in known),
+                    "–" if None in known else _gain(*known),  # type: ignore[arg-type]
+                )
+            )
+    table = Table(
+        headings=(
+            "model",
+            "data",
+            "from scratch",
+            "fine-tuned",
+            "gain",
+            "scratch, paper",
+            "tuned, paper",
+            "gain, paper",
+        ),
+        rows=tuple(lines),
+        caption="Test error on airfoil, trained on the first part of its samples: from random "
+        "weights and from those of a model of pipes; mean and deviation over the seeds.",
+    )
+    caption = (
+        "Test error on airfoil from scratch and fine-tuned from pipe, by the part of the training "
+        "samples; bars are the deviation over the seeds, hollow diamonds the paper's figures."
+    )
+    picture = Picture(transfer_bars(_shown(scratch), _shown(tuned), published), caption)
+    return [*(_verdict(model, results) for model in scratch), table, picture]
+
+
+def transfer_curves(results: Sequence[Result]) -> tuple[Curves, Curves]:
+    """Return errors by model and part of the data, from scratch and fine-tuned."""
+    scratch: Curves = {}
+    tuned: Curves = {}
+    for (model, part, is_tuned), some in grouped(results, _kind).items():
+        (tuned if is_tuned else scratch).setdefault(model, {})[part] = error_over_seeds(some)
+    return scratch, tuned
+
+
+def _verdict(model: str, results: Sequence[Result]) -> str:
+    """Return whether fine-tuning is better with the least data, in a sentence."""
+    own = [result for result in finished(results) if result["model"] == model]
+    part = min((_kind(result)[1] for result in own), default=1.0)
+    by_seed: dict[bool, dict[int, float]] = {False: {}, True: {}}
+    for result in own:
+        _, fraction, is_tuned = _kind(result)
+        if fraction == part:
+            by_seed[is_tuned][result["seed"]] = result["test"]["rel_l2"]
+    seeds = sorted(by_seed[False].keys() & by_seed[True].keys())
+    if not seeds:
+        return f"For {model} there is nothing to compare at {part:.0%} of the data."
+    scratch, tuned = (
+        OverSeeds(tuple(by_seed[way][seed] for seed in seeds)) for way in (False, True)
+    )
+    n_better = sum(t < s for s, t in zip(scratch.values, tuned.values, strict=True))
+    beats = "beats" if tuned.mean < scratch.mean else "does not beat"
+    count = "1 seed" if len(seeds) == 1 else f"{len(seeds)} seeds"
+    return (
+        f"At {part:.0%} of the data, fine-tuning {model} {beats} training from scratch: "
+        f"{tuned.text()} against {scratch.text()} over {count} "
+        f"({_gain(scratch.mean, tuned.mean)}; better in {n_better} of {len(seeds)})."
+    )
+
+
+def _kind(result: Result) -> tuple[str, float, bool]:
+    return str(result["model"]), float(result.get("fraction", 1.0)), bool(result.get("source"))
+
+
+def _gain(scratch: float, tuned: float) -> str:
+    """Return by how much of the error fine-tuning is better, as the paper counts it."""
+    return f"{1 - tuned / scratch:+.1%}"
+
+
+def _shown(curves: Curves) -> Curves:
+    return {
+        model: {part: errors for part, errors in curve.items() if errors.values}
+        for model, curve in curves.items()
+    }

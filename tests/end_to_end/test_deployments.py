@@ -1,0 +1,173 @@
+"""Every deployment of prefect.yaml, from a clean state, as an operator runs it.
+
+Server, worker and MLflow are those of `lsm stack up`; nothing is replaced.
+"""
+
+import json
+import os
+import re
+import subprocess
+import urllib.error
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import numpy as np
+import pytest
+import yaml
+
+from tests.end_to_end.local_stack import REPOSITORY, ask, local_stack, run
+
+SMOKE: dict[str, dict[str, Any]] = {
+    "lsm/full-benchmark": {
+        "preset": "smoke",
+        "benchmarks": ["burgers", "darcy"],
+        "models": ["lsm"],
+    },
+    "prepare/all": {"preset": "smoke"},
+    "train/one": {"preset": "smoke"},
+    "transfer/pipe-to-airfoil": {
+        "preset": "smoke",
+        "models": ["lsm"],
+        "rows": ["lsm from scratch, 20% of the data", "lsm fine-tuned, 20% of the data"],
+    },
+    "resolutions/darcy": {"preset": "smoke", "models": ["lsm"]},
+    "resolutions/burgers": {"preset": "smoke", "models": ["lsm"]},
+    "resolutions/navier-stokes": {"preset": "smoke", "models": ["lsm"]},
+    "ablations/paper": {"preset": "smoke", "rows": ["without patches"]},
+    "hyperparameters/elasticity-g": {"preset": "smoke", "rows": ["2 tokens", "8 basis operators"]},
+    "stability/paper": {"preset": "smoke", "benchmarks": ["burgers"], "seeds": [0, 1]},
+    "efficiency/paper": {"models": ["lsm"], "sizes": [32]},
+    "retrain/scheduled": {"benchmark": "burgers", "n_new": 8},
+}
+"""What makes a run of each deployment a matter of seconds or a few minutes."""
+
+SUITES = {
+    "lsm/full-benchmark": ("benchmark-smoke", 2),
+    "train/one": ("benchmark-smoke", 2),  # its cell is one of the benchmark's, and not repeated
+    "transfer/pipe-to-airfoil": ("transfer-smoke", 3),
+    "resolutions/darcy": ("resolutions-darcy-smoke", 1),  # one size is the benchmark's
+    "resolutions/burgers": ("resolutions-burgers-smoke", 1),
+    "resolutions/navier-stokes": ("resolutions-navier-stokes-smoke", 2),
+    "ablations/paper": ("ablations-smoke", 2),
+    "hyperparameters/elasticity-g": ("hyperparameters-smoke", 2),
+    "stability/paper": ("stability-smoke", 1),
+    "efficiency/paper": ("efficiency", 2),
+    "retrain/scheduled": ("retrain", 1),
+}
+"""Under which tag MLflow has the finished runs, and how many there are at least."""
+
+
+@cache
+def declared() -> dict[str, dict[str, Any]]:
+    """Return the deployments of prefect.yaml by the names that users give."""
+    found = yaml.safe_load((REPOSITORY / "prefect.yaml").read_text())["deployments"]
+    return {f"{_flow(each['entrypoint']).name}/{each['name']}": each for each in found}
+
+
+def _flow(entrypoint: str) -> Any:
+    module, _, name = entrypoint.partition(":")
+    return getattr(import_module(module), name)
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    with local_stack(tmp_path_factory.mktemp("stack")) as settings:
+        yield settings
+
+
+def submit(name: str, parameters: dict[str, Any], settings: dict[str, str]) -> Any:
+    """Run a deployment to its end and return the finished command."""
+    command = ["prefect", "deployment", "run", name, "--watch", "--watch-timeout", "1500"]
+    for key, value in parameters.items():
+        command += ["--param", f"{key}={json.dumps(value)}"]
+    return run(command, settings, seconds=1600)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_every_deployment_ends_well_with_runs_and_artifacts(stack: dict[str, str]) -> None:
+    assert set(SMOKE) == set(declared())
+    failures = {}
+    for name in declared():
+        try:
+            done = submit(name, SMOKE[name], stack)
+        except subprocess.TimeoutExpired:
+            failures[name] = "it did not end"
+            continue
+        if done.returncode:
+            failures[name] = done.stdout[-800:] + done.stderr[-800:]
+            continue
+        (flow_run,) = set(re.findall(r"UUID: ([0-9a-f-]{36})", done.stdout))
+        wanted = {"artifacts": {"flow_run_id": {"any_": [flow_run]}}}
+        if not ask(stack, "artifacts/filter", wanted):
+            failures[name] = "it made no artifact"
+        suite, least = SUITES.get(name, ("", 0))
+        n_runs = len(finished_runs(stack, suite)) if suite else 0
+        if n_runs < least:
+            failures[name] = f"MLflow has {n_runs} runs of {suite}, expected {least}"
+    assert failures == {}
+    champion = mlflow.MlflowClient(tracking_uri(stack)).get_model_version_by_alias(
+        "lsm-burgers", "champion"
+    )
+    assert champion.tags["preset"] == "smoke"
+    retrained = ask(stack, "flow_runs/filter", {"deployments": {"name": {"any_": ["scheduled"]}}})
+    # The data of these was made by `prepare`, which tells of it; the others' by a training.
+    announced = {"navier_stokes", "elasticity_p", "elasticity_g", "plasticity", "airfoil", "pipe"}
+    assert {each["parameters"]["benchmark"] for each in retrained} == {"burgers", *announced}
+    spans = sorted((r["start_time"], r["end_time"]) for r in retrained if r["end_time"])
+    assert spans
+    assert all(ended <= begun for (_, ended), (begun, _) in pairwise(spans))
+
+
+def tracking_uri(settings: dict[str, str]) -> str:
+    return f"http://127.0.0.1:{settings['LSM_MLFLOW_PORT']}"
+
+
+def finished_runs(settings: dict[str, str], suite: str) -> list[Any]:
+    client = mlflow.MlflowClient(tracking_uri(settings))
+    everywhere = [each.experiment_id for each in client.search_experiments()]
+    query = f"attributes.status = 'FINISHED' and tags.suite = '{suite}'"
+    return list(client.search_runs(everywhere, query))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_files_in_a_watched_folder_are_trained_on_once(
+    stack: dict[str, str], tmp_path: Path
+) -> None:
+    assert submit("train/one", SMOKE["train/one"], stack).returncode == 0  # there is a champion
+    random = np.random.default_rng(0)
+    fields = {name: random.random((5, 64), dtype=np.float32) for name in ("initial", "final")}
+    np.savez(tmp_path / "measured.npz", **fields)
+    long_ago = (tmp_path / "measured.npz").stat().st_mtime - 3600
+    os.utime(tmp_path / "measured.npz", (long_ago, long_ago))
+    before = len(finished_runs(stack, "retrain"))
+    watched = {"benchmark": "burgers", "watched": str(tmp_path)}
+    for _ in range(2):
+        done = submit("retrain/scheduled", watched, stack)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert len(finished_runs(stack, "retrain")) == before + 1
+    newest, *_ = finished_runs(stack, "retrain")
+    assert "'n_samples': 5" in newest.data.params["data.added"]
+
+
+WRONG: dict[str, dict[str, Any]] = {
+    "efficiency/paper": {"sizes": "enormous"},
+    "retrain/scheduled": {"benchmark": "enormous"},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SMOKE)
+def test_a_wrong_parameter_is_rejected_at_submission(name: str, stack: dict[str, str]) -> None:
+    wrong = WRONG.get(name, {"preset": "enormous"})
+    deployment = ask(stack, f"deployments/name/{name}")
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        ask(stack, f"deployments/{deployment['id']}/create_flow_run", {"parameters": wrong})
+    assert refused.value.code == 409
+    assert "enormous" in refused.value.read().decode()

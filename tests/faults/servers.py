@@ -1,0 +1,380 @@
+"""Servers that are killed while runs depend on them: MLflow, PostgreSQL, Prefect and its worker."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from flows.services import free_port
+from flows.steps.cells import cell
+from flows.steps.training import Workplace
+from storage.location import Location
+from storage.run_log import Tracking
+from tests.faults import work
+from tests.faults.table import Outcome, Trial
+from tests.infra.postgres_server import NOBODY, _programs
+from tests.storage.test_tracking_outage import MlflowServer, loss, wait_until
+
+REPOSITORY = Path(__file__).parents[2]
+N_STEPS = 300
+FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
+
+
+@contextmanager
+def tracking_server_killed(folder: Path) -> Iterator[Trial]:
+    """Kill the MLflow server while a run is recorded, and start it again."""
+    server = MlflowServer(folder, free_port())
+    server.start()
+    try:
+        server.wait_until_it_answers()
+
+        def trial(moments: random.Random, own: Path) -> Outcome:
+            return _record_while(server.uri, own, moments, server.kill, server.start)
+
+        yield trial
+    finally:
+        server.stop()
+
+
+@contextmanager
+def database_killed(folder: Path) -> Iterator[Trial]:
+    """Kill PostgreSQL while a run is recorded in it, and start it again."""
+    with postgres() as server:
+        server.start()
+        uri = f"postgresql+psycopg2://postgres@127.0.0.1:{server.port}/postgres"
+        Tracking(uri, "faults", Location.parse(str(folder)), folder / "journal").client  # noqa: B018
+
+        def trial(moments: random.Random, own: Path) -> Outcome:
+            return _record_while(uri, own, moments, server.kill, server.start)
+
+        yield trial
+
+
+def _record_while(uri: str, own: Path, moments: random.Random, kill: Any, start: Any) -> Outcome:
+    """Record a run, kill its store meanwhile, start it again, and count the steps it has."""
+    tracking = Tracking(uri, "faults", Location.parse(str(own)), own / "journal", patience=180)
+    run = tracking.open_run(own.name, "a run", {})
+    kill_at = moments.randint(1, N_STEPS - 50)
+    # Some trials kill the store before it knows of the run, the others after.
+    if moments.random() < 0.8:
+        wait_until(lambda: run.run_id is not None, seconds=120)
+    killer: threading.Thread | None = None
+    for step in range(1, N_STEPS + 1):
+        run.log(step, {"loss": loss(step)})
+        if step % 5 == 0:
+            run.flush()
+            time.sleep(0.002)
+        if step == kill_at:
+            kill()
+            killer = threading.Timer(moments.uniform(0, 2), start)
+            killer.start()
+    run.finish()
+    assert killer is not None
+    killer.join()
+    return _count(tracking, own.name)
+
+
+def _count(tracking: Tracking, identity: str) -> Outcome:
+    fresh = Tracking(tracking.uri, tracking.experiment, tracking.artifacts, tracking.journal)
+    query = f"tags.identity = '{identity}'"
+    found = fresh.client.search_runs([fresh.experiment_id], query)
+    assert found, "the run is not in the store"
+    assert found[0].info.status == "FINISHED", found[0].info.status
+    steps = [
+        metric.step
+        for run in found
+        for metric in fresh.client.get_metric_history(run.info.run_id, "loss")
+    ]
+    return Outcome(N_STEPS - len(set(steps)), len(steps) - len(set(steps)) + len(found[1:]))
+
+
+@dataclass
+class Postgres:
+    """A PostgreSQL server that can be killed; it trusts whoever is on this machine."""
+
+    folder: Path
+    port: int
+
+    def start(self) -> None:
+        """Start, again if children of the last one are still ending."""
+        options = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories=''"
+        command = [*self._as_user, _programs() / "pg_ctl", "-D", self.folder / "data", "-w"]
+        command += ["-l", self.folder / "log", "-o", options, "start"]
+        for _ in range(10):
+            done = subprocess.run(command, stdout=subprocess.DEVNULL, cwd="/", check=False)
+            if done.returncode == 0:
+                return
+            time.sleep(0.5)
+        raise RuntimeError((self.folder / "log").read_text()[-500:])
+
+    def make(self) -> None:
+        """Make the files of a new server."""
+        if self._as_user:
+            subprocess.run(["chown", "nobody:nogroup", self.folder], check=True)
+        command = [*self._as_user, _programs() / "initdb", "-D", self.folder / "data"]
+        command += ["-U", "postgres", "--auth=trust"]
+        subprocess.run(command, stdout=subprocess.DEVNULL, cwd="/", check=True)
+
+    def kill(self) -> None:
+        """Kill the server and every process of it, as a loss of power would."""
+        pid = int((self.folder / "data" / "postmaster.pid").read_text().split()[0])
+        kill_family(pid)
+
+    @property
+    def _as_user(self) -> list[str]:
+        return NOBODY if os.geteuid() == 0 else []
+
+
+@contextmanager
+def postgres() -> Iterator[Postgres]:
+    """Provide a PostgreSQL server that is not started yet."""
+    with tempfile.TemporaryDirectory(prefix="postgres-") as folder:
+        server = Postgres(Path(folder), free_port())
+        server.make()
+        try:
+            yield server
+        finally:
+            if (Path(folder) / "data" / "postmaster.pid").exists():
+                server.kill()
+
+
+def kill_family(pid: int) -> None:
+    """Kill a process and all its children, and wait until they are gone."""
+    try:
+        parent = psutil.Process(pid)
+        family = [parent, *parent.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return
+    for process in family:
+        try:
+            process.kill()
+        except psutil.NoSuchProcess:
+            continue
+    psutil.wait_procs(family, timeout=20)
+
+
+class PrefectStack:
+    """A Prefect server with the project's deployments, and workers, each of which can be killed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.server: subprocess.Popen[bytes] | None = None
+        self.worker: subprocess.Popen[bytes] | None = None
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("LSM_", "PREFECT_"))}
+        self.environment = {
+            **kept,
+            "PYTHONPATH": str(REPOSITORY),
+            "PREFECT_API_URL": self.api,
+            "PREFECT_HOME": str(folder / "prefect"),
+            "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+            "PREFECT_WORKER_QUERY_SECONDS": "1",
+            "PREFECT_RUNNER_POLL_FREQUENCY": "1",
+            "DO_NOT_TRACK": "true",
+            "MLFLOW_DISABLE_TELEMETRY": "true",
+            "LSM_STORE": str(folder / "store"),
+            "LSM_WORKERS": "1",
+            "MLFLOW_TRACKING_URI": f"sqlite:///{folder}/mlflow.db",
+        }
+        (folder / "store").mkdir(exist_ok=True)
+
+    @property
+    def api(self) -> str:
+        return f"http://127.0.0.1:{self.port}/api"
+
+    def start_server(self) -> None:
+        """Start the server and wait until it answers."""
+        self.server = self._start("server", "start", "--host", "127.0.0.1", "--port", self.port)
+        wait_until(self._answers, seconds=600)
+
+    def kill_server(self) -> None:
+        assert self.server is not None
+        kill_family(self.server.pid)
+        self.server.wait()
+
+    def deploy(self) -> None:
+        """Make the pool and declare the deployments."""
+        for arguments in (
+            ("work-pool", "create", "lsm-local", "--type", "process", "--overwrite"),
+            ("--no-prompt", "deploy", "--name", "one"),
+        ):
+            command = [sys.executable, "-m", "prefect", *arguments]
+            subprocess.run(
+                command,
+                cwd=REPOSITORY,
+                env=self.environment,
+                check=True,
+                capture_output=True,
+                stdin=subprocess.DEVNULL,
+            )
+
+    def start_worker(self) -> None:
+        self.worker = self._start("worker", "start", "--pool", "lsm-local", "--type", "process")
+
+    def kill_worker(self, with_children: bool) -> None:
+        """Kill the worker alone, as by accident, or with its runs, as when a machine is lost."""
+        assert self.worker is not None
+        if with_children:
+            kill_family(self.worker.pid)
+        else:
+            self.worker.kill()
+        self.worker.wait()
+
+    def submit(self, seed: int) -> str:
+        """Submit a training of a second or two, and return the run's number."""
+        deployment = self.ask("GET", "/deployments/name/train/one")["id"]
+        parameters = {"benchmarks": ["burgers"], "models": ["lsm"], "preset": "smoke"}
+        body = {"parameters": {**parameters, "seeds": [seed]}, "state": {"type": "SCHEDULED"}}
+        return str(self.ask("POST", f"/deployments/{deployment}/create_flow_run", body)["id"])
+
+    def state(self, run: str) -> str:
+        return str(self.ask("GET", f"/flow_runs/{run}")["state_type"])
+
+    def cancel(self, run: str) -> None:
+        """Say that a run is over that nobody works on any more."""
+        body = {"state": {"type": "CRASHED", "message": "its worker is gone"}, "force": True}
+        self.ask("POST", f"/flow_runs/{run}/set_state", body)
+
+    def wait_for(self, run: str, states: tuple[str, ...], seconds: float = 900) -> str:
+        wait_until(lambda: self.state(run) in states, seconds)
+        return self.state(run)
+
+    def count(self, seed: int) -> Outcome:
+        """Return what the store and MLflow lack or repeat of a training."""
+        experiment = cell("smoke", "burgers", "lsm", seed)
+        root = Location.parse(self.environment["LSM_STORE"])
+        place = Workplace(
+            root=root,
+            dataset=root,
+            tracking_uri=self.environment["MLFLOW_TRACKING_URI"],
+            suite="train",
+            n_threads=1,
+        )
+        is_there = place.checkpoints(experiment).result() is not None
+        found = work.count_steps(place, experiment.identity, experiment.training.epochs)
+        return Outcome(found.lost + (not is_there), found.duplicated)
+
+    def stop(self) -> None:
+        for process in (self.worker, self.server):
+            if process is not None:
+                kill_family(process.pid)
+                process.wait()
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        content = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(
+            f"{self.api}{path}", content, {"Content-Type": "application/json"}, method=method
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.loads(answer.read() or b"null")
+
+    def _answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.api}/health", timeout=2) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    def _start(self, *arguments: Any) -> subprocess.Popen[bytes]:
+        with (self.folder / f"{arguments[0]}.log").open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "prefect", *map(str, arguments)],
+                cwd=REPOSITORY,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+
+@contextmanager
+def prefect_stack(folder: Path) -> Iterator[PrefectStack]:
+    """Provide a Prefect server with a worker, and the data that all trainings share."""
+    stack = PrefectStack(folder)
+    try:
+        stack.start_server()
+        stack.deploy()
+        stack.start_worker()
+        first = stack.submit(seed=10_000)
+        assert stack.wait_for(first, FINAL) == "COMPLETED"
+        yield stack
+    finally:
+        stack.stop()
+
+
+@contextmanager
+def prefect_worker_killed(folder: Path) -> Iterator[Trial]:
+    """Kill the worker while it trains: alone, or with its run as when a machine is lost."""
+    with prefect_stack(folder) as stack:
+
+        def trial(moments: random.Random, own: Path) -> Outcome | None:
+            seed = _seed(own)
+            run = stack.submit(seed)
+            stack.wait_for(run, ("RUNNING", *FINAL))
+            time.sleep(moments.uniform(0, 12))
+            with_children = moments.random() < 0.5
+            is_hit = stack.state(run) == "RUNNING"
+            stack.kill_worker(with_children)
+            stack.start_worker()
+            # What an operator does: the run that nobody works on is ended and submitted again.
+            if stack.state(run) not in FINAL:
+                stack.cancel(run)
+            again = stack.submit(seed)
+            assert stack.wait_for(again, FINAL) == "COMPLETED"
+            outcome = stack.count(seed)
+            return outcome if is_hit else None
+
+        yield trial
+
+
+@contextmanager
+def prefect_server_killed(folder: Path) -> Iterator[Trial]:
+    """Kill Prefect's server while its worker trains, and start it again."""
+    with prefect_stack(folder) as stack:
+
+        def trial(moments: random.Random, own: Path) -> Outcome | None:
+            seed = _seed(own)
+            run = stack.submit(seed)
+            stack.wait_for(run, ("RUNNING", *FINAL))
+            time.sleep(moments.uniform(0, 12))
+            is_hit = stack.state(run) == "RUNNING"
+            stack.kill_server()
+            stack.start_server()
+            assert stack.worker is not None
+            if stack.worker.poll() is not None:
+                stack.start_worker()
+            _wait_for_the_end(stack, run)
+            again = stack.submit(seed)
+            assert stack.wait_for(again, FINAL) == "COMPLETED"
+            outcome = stack.count(seed)
+            return outcome if is_hit else None
+
+        yield trial
+
+
+def _wait_for_the_end(stack: PrefectStack, run: str) -> None:
+    """Give a run a while to report its end; one that does not is ended by hand."""
+    deadline = time.monotonic() + 30
+    while stack.state(run) not in FINAL:
+        if time.monotonic() > deadline:
+            stack.cancel(run)
+            return
+        time.sleep(0.5)
+
+
+def _seed(own: Path) -> int:
+    """Return a seed that no other trial has."""
+    return int(own.name.split("-")[0]) + 1

@@ -1,0 +1,82 @@
+"""The table of faults: how it counts, and every fault tried once or twice."""
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.faults import work
+from tests.faults.catalogue import FAULTS
+from tests.faults.disks import can_mount
+from tests.faults.page import page
+from tests.faults.table import KILL_TRIALS, Fault, Outcome, Trial, read_results, try_faults
+from tests.infra.manifests import INFRA
+
+NEED_MOUNT = ("disk full", "store read-only")
+
+
+@contextmanager
+def unlucky(folder: Path) -> Iterator[Trial]:
+    """Lose something in one trial of three, miss one, and fail in one."""
+    outcomes: Iterator[Outcome | None] = iter([Outcome(), None, Outcome(lost=2, duplicated=1)])
+
+    def trial(moments: random.Random, own: Path) -> Outcome | None:
+        try:
+            return next(outcomes)
+        except StopIteration:
+            raise AssertionError(f"{own} is not as it was") from None
+
+    yield trial
+
+
+def test_trials_are_counted_and_continued(tmp_path: Path) -> None:
+    fault = Fault(name="bad luck", promise="none", session=unlucky, trials=3)
+    results = tmp_path / "results.json"
+    tallies = [tally for _, tally in try_faults([fault], results, tmp_path)]
+    assert [tally.tried for tally in tallies] == [1, 1, 2, 3]
+    last = read_results(results)["bad luck"]
+    assert (last.lost, last.duplicated, last.missed, len(last.failures)) == (2, 1, 1, 1)
+    assert not last.is_clean
+    assert list(try_faults([fault], results, tmp_path)) == []
+    shown = page([fault], {"bad luck": last})
+    assert "| bad luck | none | 3 | 2 | 1 | 1 |" in shown
+    assert str(tmp_path) not in shown
+
+
+def test_there_are_twelve_faults_and_twenty_trials_of_every_kill() -> None:
+    assert len(FAULTS) >= 12
+    assert len({fault.name for fault in FAULTS}) == len(FAULTS)
+    for fault in FAULTS:
+        if "killed" in fault.name:
+            assert fault.trials == KILL_TRIALS == 20
+
+
+def test_the_page_of_the_repository_shows_the_table() -> None:
+    kept = (INFRA / "faults.md").read_text()
+    rows = [line for line in kept.splitlines() if line.startswith("| ")]
+    named = {row.split(" | ")[0].removeprefix("| ") for row in rows}
+    assert {"fault"} < named <= {"fault", *(fault.name for fault in FAULTS)}
+    assert "## How it is counted" in kept
+
+
+def test_a_fault_that_takes_a_second_loses_nothing(tmp_path: Path) -> None:
+    _try("corrupt chunk", tmp_path, 2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [fault.name for fault in FAULTS])
+def test_every_fault_loses_nothing(name: str, tmp_path: Path) -> None:
+    _try(name, tmp_path, 2)
+
+
+def _try(name: str, folder: Path, trials: int) -> None:
+    if name in NEED_MOUNT and not can_mount():
+        pytest.skip("mounting a small disk needs root on Linux")
+    work.prepare_children()
+    (fault,) = (fault for fault in FAULTS if fault.name == name)
+    for _ in try_faults([fault], folder / "results.json", folder, trials):
+        pass
+    tally = read_results(folder / "results.json")[name]
+    assert tally.is_clean, tally

@@ -1,0 +1,167 @@
+"""`lsm doctor` on installations that are well, and on some that are not."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from flows.cli import main
+from flows.services import free_port, start_service, stop_process, wait_until_healthy
+from storage.location import Location
+from storage.run_journal import Heading, Journal
+from tests.storage.datasets import small_schema, write_whole
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in [name for name in os.environ if name.startswith(("LSM_", "MLFLOW_", "PREFECT_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("LSM_STORE", str(tmp_path / "store"))
+    monkeypatch.setenv("PREFECT_API_URL", f"http://127.0.0.1:{free_port()}/api")
+    monkeypatch.setenv("LSM_MLFLOW_PORT", str(free_port()))
+    return tmp_path / "store"
+
+
+def examined(
+    capsys: pytest.CaptureFixture[str], *options: str
+) -> tuple[int, dict[str, dict[str, Any]]]:
+    """Return the exit code and the findings by subject."""
+    try:
+        code = main(["doctor", "--json", *options])
+    except SystemExit as end:
+        code = int(str(end.code))
+    return code, {each["subject"]: each for each in json.loads(capsys.readouterr().out)}
+
+
+def test_a_new_installation_has_no_problem(
+    own_store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, found = examined(capsys)
+    problems = [each for each in found.values() if each["state"] == "problem"]
+    assert (code, problems) == (0, [])
+    assert found["store"]["state"] == found["clock"]["state"] == "ok"
+    assert "lsm stack up" in found["prefect"]["text"]
+    assert list(own_store.iterdir()) == []
+    assert main(["doctor"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(found)
+    assert all(line.split()[0] in ("ok", "warning") for line in lines)
+
+
+def test_what_is_wrong_is_said_with_what_to_do(
+    own_store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LSM_DEVICE", "cuda")
+    monkeypatch.setenv("LSM_DASK", f"tcp://127.0.0.1:{free_port()}")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://name:secret@127.0.0.1:{free_port()}")
+    (own_store / "journal").mkdir(parents=True)
+    (own_store / "journal" / "gone.lock").touch()
+    (own_store / ".a.partial").touch()
+    os.utime(own_store / ".a.partial", (time.time() - 1e6,) * 2)
+    dead = {"name": "prefect-worker", "pid": 2**22 - 3, "born": 0.0, "url": "http://x:1", "log": ""}
+    (own_store / "stack.json").write_text(json.dumps([dead]))
+    _unsent_journal(own_store / "journal")
+    write_whole(Location.parse(str(own_store)) / "datasets" / "small" / "a.zarr", small_schema())
+    chunk = own_store / "datasets" / "small" / "a.zarr" / "after" / "c" / "1" / "0"
+    chunk.write_bytes(chunk.read_bytes()[:-2] + b"??")
+    code, found = examined(capsys, "--data")
+    said = {subject: f"{each['state']}: {each['text']}" for subject, each in found.items()}
+    assert code == 1
+    assert said["device"].startswith("problem: LSM_DEVICE is cuda")
+    assert "check LSM_DASK" in said["dask"]
+    assert said["mlflow"].startswith("problem: http://127.0.0.1")
+    assert "secret" not in json.dumps(found)
+    assert "prefect-worker is down; `lsm stack up`" in said["stack"]
+    assert said["left over"].startswith("warning: 1 unfinished files and 1 locks")
+    assert "`lsm runs sync`" in said["journals"]
+    assert said["datasets"].startswith("problem: ")
+    assert "a.zarr cannot be read" in said["datasets"]
+
+
+def _unsent_journal(folder: Path) -> None:
+    heading = Heading(
+        uri="http://127.0.0.1:1",
+        experiment="benchmark",
+        artifacts="",
+        identity="a",
+        name="a",
+        tags={},
+        started=0,
+    )
+    journal = Journal(folder / heading.file_name, heading)
+    journal.append({"status": "RUNNING", "at": 1})
+    journal.close()
+
+
+def test_a_store_that_cannot_be_written_is_a_problem(
+    own_store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own_store.write_text("not a folder")
+    code, found = examined(capsys)
+    assert code == 1
+    assert found["store"]["state"] == "problem"
+    assert "LSM_STORE" in found["store"]["text"]
+
+
+def test_a_version_out_of_bounds_is_a_problem(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from flows.steps import doctor
+
+    found = {"sqlalchemy": "2.1.3"}
+    installed = doctor._installed
+    monkeypatch.setattr(doctor, "_installed", lambda name: found.get(name) or installed(name))
+    finding = doctor.check_packages()
+    assert finding.state == "problem"
+    assert "sqlalchemy 2.1.3 is not <2.1,>=2.0" in finding.text
+
+
+def test_help_answers_without_heavy_imports() -> None:
+    script = "import sys; from flows.cli import main\ntry: main(['doctor', '--help'])\n"
+    script += "except SystemExit: pass\nprint({'torch', 'prefect', 'mlflow'} & set(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=REPOSITORY, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.endswith("set()\n")
+
+
+@pytest.fixture
+def prefect_server(own_store: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    port = free_port()
+    environment = {**os.environ, "PREFECT_HOME": str(own_store), "DO_NOT_TRACK": "true"}
+    environment |= {"PREFECT_SERVER_API_AUTH_STRING": "admin:password"}
+    command = ("prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port))
+    started = start_service(command, own_store / "log", environment, ends_with_parent=True)
+    process = psutil.Process(started.pid)
+    url = f"http://127.0.0.1:{port}/api"
+    try:
+        wait_until_healthy(f"{url}/health", process, own_store / "log")
+        monkeypatch.setenv("PREFECT_API_URL", url)
+        yield url
+    finally:
+        stop_process(process)
+        started.wait()
+
+
+@pytest.mark.slow
+def test_a_server_without_pool_and_deployments_is_a_problem(
+    prefect_server: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, found = examined(capsys)
+    assert (code, found["prefect"]["state"]) == (1, "problem")
+    assert "set PREFECT_API_AUTH_STRING" in found["prefect"]["text"]
+    monkeypatch.setenv("PREFECT_API_AUTH_STRING", "admin:password")
+    code, found = examined(capsys)
+    assert (code, found["prefect"]["state"]) == (1, "ok")
+    assert "no pool lsm-local" in found["worker"]["text"]
+    assert "full-benchmark" in found["deployments"]["text"]
+    assert "Prefect" in found["clock"]["text"]

@@ -1,0 +1,161 @@
+import re
+from typing import Any
+
+import pytest
+
+from lsm_core.reporting.comparison import compare
+from lsm_core.reporting.document import Block, Picture
+from lsm_core.reporting.main_results import comparison_table, main_blocks, scatter_pictures
+from lsm_core.reporting.study_sections import study_blocks
+from lsm_core.reporting.table import Table
+from tests.lsm_core.reporting.test_reporting import result
+
+
+def run(error: float, seed: int = 0, **changes: Any) -> dict[str, Any]:
+    """Return a result as runs keep it."""
+    return {
+        **result(changes.pop("model", "lsm"), error, seed),
+        "validation": {"rel_l2": error},
+        "history": [{"epoch": e, "train": error, "validation": error} for e in (1, 2)],
+        "n_train": 10,
+        "epochs": 2,
+        "settings": {
+            "data": {"split_sizes": {"test": 4}},
+            "training": {"batch_size": 4},
+            "model": {"widths": [8, 16]},
+        },
+        **changes,
+    }
+
+
+def the_table(blocks: list[Block]) -> Table:
+    (table,) = (block for block in blocks if isinstance(block, Table))
+    return table
+
+
+def names_of_axes(blocks: list[Block]) -> list[str]:
+    svg = "".join(block.svg for block in blocks if isinstance(block, Picture))
+    return re.findall(r'id="axis-name">\s*<text[^>]*>([^<]*)</text>', svg)
+
+
+def test_variants_stand_beside_the_papers_and_beside_the_whole_model() -> None:
+    at = {"benchmark": "darcy", "resolution": [8, 8]}
+    blocks = study_blocks(
+        "ablations",
+        [
+            run(0.02, setting="without patches", **at),
+            run(0.01, setting="lsm", **at),
+            {**run(0.0, setting="fourier solver", **at), "error": "Diverged"},
+        ],
+    )
+    assert the_table(blocks).rows == (
+        ("without patches", "0.02", "+100%", "0.0068", "+5%", "1,234"),
+        ("lsm", "0.01", "+0%", "0.0065", "+0%", "1,234"),
+        ("fourier solver", "failed", "–", "0.0073", "+12%", "–"),
+    )
+    assert "error / error of the whole model" in names_of_axes(blocks)
+    assert blocks[-1] == (
+        "Measured with darcy: 10 training samples, 2 epochs; 1 seed. The paper trains 500 epochs "
+        "on its full data, 5 times."
+    )
+
+
+def test_sweeps_are_drawn_against_the_number_of_what_changes() -> None:
+    at = {"benchmark": "elasticity_g", "resolution": [41, 41]}
+    settings = {
+        "2 tokens": 0.1,
+        "4 tokens": 0.2,
+        "16 basis operators": 0.3,
+        "8 basis operators": 0.4,
+    }
+    blocks = study_blocks("hyperparameters", [run(e, setting=s, **at) for s, e in settings.items()])
+    rows = the_table(blocks).rows
+    assert rows[0] == ("tokens", "2", "0.1", "0.0415", "+141%")
+    assert [row[1] for row in rows] == ["2", "4", "8", "16"]
+    assert {"number of tokens", "number of basis operators"} <= set(names_of_axes(blocks))
+
+
+def test_resolutions_are_columns_with_published_figures_in_brackets() -> None:
+    blocks = study_blocks(
+        "resolutions-burgers",
+        [
+            run(0.02, resolution=[256]),
+            run(0.04, seed=1, resolution=[256]),
+            run(0.05, resolution=[128], model="fno"),
+        ],
+    )
+    table = the_table(blocks)
+    assert table.headings == ("model", "128", "256")
+    assert table.rows == (
+        ("lsm", "–", "0.03 ± 0.014 (0.00123)"),
+        ("fno", "0.05", "– (0.00332)"),
+    )
+    assert "points along an axis" in names_of_axes(blocks)
+
+
+@pytest.mark.parametrize(("tuned", "verdict"), [(0.1, "beats"), (0.3, "does not beat")])
+def test_the_transfer_says_whether_fine_tuning_is_better_with_the_least_data(
+    tuned: float, verdict: str
+) -> None:
+    at = {"benchmark": "airfoil", "resolution": [8, 8]}
+    blocks = study_blocks(
+        "transfer",
+        [
+            *(run(0.2, seed, fraction=0.2, **at) for seed in (0, 1)),
+            *(run(tuned, seed, fraction=0.2, source="s", **at) for seed in (0, 1)),
+            run(0.15, fraction=1.0, **at),
+            run(0.01, fraction=1.0, source="s", **at),
+            run(0.9, benchmark="pipe", resolution=[8, 8]),
+        ],
+    )
+    assert blocks[0] == (
+        f"At 20% of the data, fine-tuning lsm {verdict} training from scratch: {tuned} ± 0 against "
+        f"0.2 ± 0 over 2 seeds ({1 - tuned / 0.2:+.1%}; better in {2 * (tuned < 0.2)} of 2)."
+    )
+    rows = the_table(blocks).rows
+    assert rows[0][5:] == ("0.0166", "0.0131", "+21.1%")
+    assert rows[1][2:5] == ("0.15", "0.01", "+93.3%")
+
+
+def test_seeds_are_compared_with_the_papers_deviation() -> None:
+    at = {"benchmark": "darcy", "resolution": [8, 8]}
+    blocks = study_blocks("stability", [run(e, s, **at) for s, e in enumerate((0.1, 0.2, 0.3))])
+    row = ("darcy", "lsm", "3", "0.2000", "0.1000", "50.0%", "0.1000 to 0.3000", "0.0001")
+    assert the_table(blocks).rows == (row,)
+
+
+def test_a_study_that_is_not_known_has_a_table_and_curves() -> None:
+    blocks = study_blocks("burgers-forms", [run(0.1, setting="smooth form"), run(0.2)])
+    assert [row[1] for row in the_table(blocks).rows] == ["smooth form", "lsm"]
+    assert "epoch" in names_of_axes(blocks)
+
+
+def test_the_main_table_has_differences_ranks_and_protocol() -> None:
+    at = {"benchmark": "darcy", "resolution": [8, 8]}
+    results = [run(0.02, **at), run(0.01, model="fno", **at)]
+    rows = compare(results)
+    board, table, protocol = main_blocks(results, rows)
+    assert isinstance(board, Table)
+    assert board.rows == (
+        ("fno", "0.0100 (0.0108)", "1.0", "2.0"),
+        ("lsm", "0.0200 (0.0065)", "2.0", "1.0"),
+    )
+    assert table == comparison_table(rows)
+    first, second = comparison_table(rows).rows
+    assert first[:7] == ("darcy (8×8)", "fno", "1", "0.01", "0.0108", "-7%", "2")
+    assert second[:7] == ("darcy (8×8)", "lsm", "2", "0.02", "0.0065", "+208%", "1")
+    assert isinstance(protocol, Table)
+    assert protocol.rows == (
+        (
+            "darcy",
+            "10 (1000)",
+            "4 (200)",
+            "8×8 (85×85)",
+            "2 (500)",
+            "4 (20)",
+            "8-16 (32-64-128-128-128)",
+            "1 (5)",
+        ),
+    )
+    (picture,) = scatter_pictures(rows)
+    assert "seconds an epoch [s]" in names_of_axes([picture])
