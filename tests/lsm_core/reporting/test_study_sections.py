@@ -134,7 +134,7 @@ def test_the_main_table_has_differences_ranks_and_protocol() -> None:
     at = {"benchmark": "darcy", "resolution": [8, 8]}
     results = [run(0.02, **at), run(0.01, model="fno", **at)]
     rows = compare(results)
-    board, table, protocol = main_blocks(results, rows)
+    board, protocol, table = main_blocks(results, rows)
     assert isinstance(board, Table)
     assert board.rows == (
         ("fno", "0.0100 (0.0108)", "1.0", "2.0"),
