@@ -24,7 +24,7 @@ from lsm_core.training.surrogate import Surrogate
 
 EARLY_LOSSES = Path(__file__).with_name("early_losses.json")
 N_EARLY_EPOCHS = 3
-MOST_EPOCHS = 400
+MOST_EPOCHS = 1000
 CHEAPEST: dict[ModelName, BenchmarkName] = {
     model: "burgers" if applies("burgers", model) else "navier_stokes"
     for model in get_args(ModelName)
