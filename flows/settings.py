@@ -9,6 +9,8 @@ from storage.location import Location
 
 DEFAULT_STORE = ".lsm"
 PREFECT_PORT = 4200
+POOL = "lsm-local"
+"""The work pool of the deployments in prefect.yaml."""
 MLFLOW_PORT = 5000
 DEFAULT_MEMORY = 4096
 

@@ -13,9 +13,7 @@ import psutil
 from flows.automations import declare_automations
 from flows.errors import BadInput, ServiceFailed
 from flows.services import is_healthy, start_service, stop_process, wait_until_healthy
-from flows.settings import Settings, service_environment
-
-POOL = "lsm-local"
+from flows.settings import POOL, Settings, service_environment
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from flows.settings import PREFECT_PORT, Settings
+from flows.settings import POOL, PREFECT_PORT, Settings
 from storage.run_journal import without_credentials
 
-POOL = "lsm-local"
 PROJECT = Path(__file__).parents[2]
 
 State = Literal["ok", "warning", "problem"]

@@ -9,15 +9,17 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from flows.services import free_port
+from flows.settings import POOL
 from flows.steps.cells import cell
 from flows.steps.training import Workplace
 from storage.location import Location
@@ -207,7 +209,7 @@ class PrefectStack:
     def deploy(self) -> None:
         """Make the pool and declare the deployments."""
         for arguments in (
-            ("work-pool", "create", "lsm-local", "--type", "process", "--overwrite"),
+            ("work-pool", "create", POOL, "--type", "process", "--overwrite"),
             ("--no-prompt", "deploy", "--name", "one"),
         ):
             command = [sys.executable, "-m", "prefect", *arguments]
@@ -221,7 +223,7 @@ class PrefectStack:
             )
 
     def start_worker(self) -> None:
-        self.worker = self._start("worker", "start", "--pool", "lsm-local", "--type", "process")
+        self.worker = self._start("worker", "start", "--pool", POOL, "--type", "process")
 
     def kill_worker(self, with_children: bool) -> None:
         """Kill the worker alone, as by accident, or with its runs, as when a machine is lost."""
@@ -318,51 +320,51 @@ def prefect_stack(folder: Path) -> Iterator[PrefectStack]:
 @contextmanager
 def prefect_worker_killed(folder: Path) -> Iterator[Trial]:
     """Kill the worker while it trains: alone, or with its run as when a machine is lost."""
+
+    def hit(stack: PrefectStack, run: str, moments: random.Random) -> None:
+        stack.kill_worker(moments.random() < 0.5)
+        stack.start_worker()
+        # What an operator does: the run that nobody works on is ended.
+        if stack.state(run) not in FINAL:
+            stack.cancel(run)
+
     with prefect_stack(folder) as stack:
-
-        def trial(moments: random.Random, own: Path) -> Outcome | None:
-            seed = _seed(own)
-            run = stack.submit(seed)
-            stack.wait_for(run, ("RUNNING", *FINAL))
-            time.sleep(moments.uniform(0, 12))
-            with_children = moments.random() < 0.5
-            is_hit = stack.state(run) == "RUNNING"
-            stack.kill_worker(with_children)
-            stack.start_worker()
-            # What an operator does: the run that nobody works on is ended and submitted again.
-            if stack.state(run) not in FINAL:
-                stack.cancel(run)
-            again = stack.submit(seed)
-            assert stack.wait_for(again, FINAL) == "COMPLETED"
-            outcome = stack.count(seed)
-            return outcome if is_hit else None
-
-        yield trial
+        yield partial(_hit_while_training, stack, hit)
 
 
 @contextmanager
 def prefect_server_killed(folder: Path) -> Iterator[Trial]:
     """Kill Prefect's server while its worker trains, and start it again."""
+
+    def hit(stack: PrefectStack, run: str, _moments: random.Random) -> None:
+        stack.kill_server()
+        stack.start_server()
+        assert stack.worker is not None
+        if stack.worker.poll() is not None:
+            stack.start_worker()
+        _wait_for_the_end(stack, run)
+
     with prefect_stack(folder) as stack:
+        yield partial(_hit_while_training, stack, hit)
 
-        def trial(moments: random.Random, own: Path) -> Outcome | None:
-            seed = _seed(own)
-            run = stack.submit(seed)
-            stack.wait_for(run, ("RUNNING", *FINAL))
-            time.sleep(moments.uniform(0, 12))
-            is_hit = stack.state(run) == "RUNNING"
-            stack.kill_server()
-            stack.start_server()
-            assert stack.worker is not None
-            if stack.worker.poll() is not None:
-                stack.start_worker()
-            _wait_for_the_end(stack, run)
-            again = stack.submit(seed)
-            assert stack.wait_for(again, FINAL) == "COMPLETED"
-            outcome = stack.count(seed)
-            return outcome if is_hit else None
 
-        yield trial
+def _hit_while_training(
+    stack: PrefectStack,
+    hit: Callable[[PrefectStack, str, random.Random], None],
+    moments: random.Random,
+    own: Path,
+) -> Outcome | None:
+    """Submit a training, break something at a random moment, submit it again and count."""
+    seed = _seed(own)
+    run = stack.submit(seed)
+    stack.wait_for(run, ("RUNNING", *FINAL))
+    time.sleep(moments.uniform(0, 12))
+    is_hit = stack.state(run) == "RUNNING"
+    hit(stack, run, moments)
+    again = stack.submit(seed)
+    assert stack.wait_for(again, FINAL) == "COMPLETED"
+    outcome = stack.count(seed)
+    return outcome if is_hit else None
 
 
 def _wait_for_the_end(stack: PrefectStack, run: str) -> None:

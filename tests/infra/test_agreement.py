@@ -7,8 +7,7 @@ from urllib.parse import urlparse
 import pytest
 import yaml
 
-from flows.settings import MLFLOW_PORT, PREFECT_PORT, Settings
-from flows.stack import POOL
+from flows.settings import MLFLOW_PORT, POOL, PREFECT_PORT, Settings
 from tests.infra.known_names import complaint, settings_read, unknown_variables
 from tests.infra.manifests import (
     INFRA,
