@@ -45,6 +45,9 @@ STYLE: dict[Any, Any] = {
     "errorbar.capsize": 2.5,
 }
 
+LETTER, LEGEND_LINE, LEGEND_ROW = 0.063, 0.55, 0.16
+"""Inches of a letter in a legend, of the line before its name with the space around both, and of
+the height of a row."""
 PHONE = 4.9
 """Inches: a figure of this width has letters of nine points or so on a phone, too."""
 
@@ -109,12 +112,21 @@ def scale(axis: Any, values: Iterable[float]) -> None:
 
 
 def legend_below(canvas: Canvas, n_columns: int = 3) -> None:
-    """Put one legend of all axes below them, where it hides no line."""
+    """Put one legend of all axes below them, where it hides no line.
+
+    It has as many columns as are asked for, or as fit beside each other; a long one makes the
+    figure higher, not the axes lower.
+    """
     handles: dict[str, Any] = {}
     for axes in canvas.figure.axes:
         found, labels = axes.get_legend_handles_labels()
         handles |= dict(zip(labels, found, strict=True))
     if handles:
+        column = max(map(len, handles)) * LETTER + LEGEND_LINE
+        fitting = max(1, min(n_columns, int(canvas.figure.get_figwidth() / column)))
+        n_rows = -(-len(handles) // fitting)
+        height = canvas.figure.get_figheight() + LEGEND_ROW * max(0, n_rows - 2)
+        canvas.figure.set_figheight(height)
         canvas.figure.legend(
-            handles.values(), handles.keys(), loc="outside lower center", ncols=n_columns
+            handles.values(), handles.keys(), loc="outside lower center", ncols=fitting
         )

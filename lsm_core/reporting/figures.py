@@ -23,7 +23,7 @@ from lsm_core.reporting.drawing import (
 def training_curves(histories: Mapping[str, Sequence[Mapping[str, float | int]]]) -> str:
     """Return the validation error against the epoch, a line a model."""
     crowded = len(histories) > 3
-    with canvas(PHONE, 3.2 + 0.18 * (len(histories) + 2) // 3) as drawing:
+    with canvas(PHONE, 3.2) as drawing:
         ((axes,),) = drawing.grid(1, 1)
         shown = []
         for model, style in line_styles(histories).items():
