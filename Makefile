@@ -29,7 +29,8 @@ $(VENV)/stamp: pyproject.toml constraints.txt
 setup: $(VENV)/stamp  ## install everything into .venv
 
 benchmark: setup  ## prepare data, train, compare: the whole thing, in minutes
-	$(BIN)/lsm benchmark --preset quick --benchmarks burgers darcy --models lsm fno unet
+	$(BIN)/lsm benchmark --preset quick --models lsm fno unet
+	$(BIN)/lsm study transfer --preset quick --models lsm
 
 check: setup  ## style, types and the direction of imports
 	$(BIN)/ruff check .

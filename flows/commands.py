@@ -221,20 +221,14 @@ def study(options: argparse.Namespace) -> None:
 
 def _efficiency(options: argparse.Namespace) -> None:
     from flows.progress import current_progress, shown_progress
-    from flows.steps.efficiency import log_efficiency, measure_efficiency
-    from flows.steps.stored_results import keep_costs
+    from flows.steps.efficiency import measure_efficiency
     from lsm_core.reporting.efficiency import efficiency_table
 
     settings = _settings()
     with shown_progress():
         costs = measure_efficiency(
-            options.models or ["lsm", "fno"],
-            options.sizes,
-            settings.n_workers,
-            current_progress(),
+            options.models or ["lsm", "fno"], options.sizes, settings, current_progress()
         )
-    log_efficiency(costs, settings.tracking_uri, settings.root)
-    keep_costs(settings.root, costs)
     print(json.dumps(costs) if options.json else efficiency_table(costs))
 
 

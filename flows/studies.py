@@ -153,8 +153,7 @@ def stability(
 def efficiency(models: list[ModelName] | None = None, sizes: list[int] | None = None) -> Results:
     """Measure what models cost on larger and larger grids."""
     from flows.progress import current_progress
-    from flows.steps.efficiency import log_efficiency, measure_efficiency
-    from flows.steps.stored_results import keep_costs
+    from flows.steps.efficiency import measure_efficiency
     from lsm_core.reporting.efficiency import efficiency_table
 
     settings = Settings.from_environment()
@@ -162,11 +161,9 @@ def efficiency(models: list[ModelName] | None = None, sizes: list[int] | None = 
     costs = measure_efficiency(
         models or ["lsm", "fno"],
         sizes or [64, 128, 256, 512, 1024],
-        settings.n_workers,
+        settings,
         current_progress(),
     )
-    log_efficiency(costs, settings.tracking_uri, settings.root)
-    keep_costs(settings.root, costs)
     _link_report(settings, None)
     create_markdown_artifact(
         efficiency_table(costs), key="efficiency", description="Cost of models"

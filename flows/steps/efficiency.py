@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+from flows.settings import Settings
+from flows.steps.stored_results import keep_costs
 from flows.steps.training import open_tracking
 from lsm_core.evaluation.cost import measure_cost
 from lsm_core.experiments.presets import model_config
@@ -27,16 +29,21 @@ def measure_one(model: ModelName, form: str, size: int) -> dict[str, Any]:
 
 
 def measure_efficiency(
-    models: Sequence[ModelName], sizes: Sequence[int], n_threads: int, progress: Any
+    models: Sequence[ModelName], sizes: Sequence[int], settings: Settings, progress: Any
 ) -> list[dict[str, Any]]:
-    """Return the cost of models at several sizes."""
-    torch.set_num_threads(n_threads)
+    """Return the cost of models at several sizes.
+
+    Each is in the store and in MLflow as soon as it is known: the largest sizes take minutes.
+    """
+    torch.set_num_threads(settings.n_workers)
     forms = {model: ("paper", "release") if model == "lsm" else ("release",) for model in models}
     cells = [(m, form, size) for m in models for form in forms[m] for size in sizes]
     costs = []
     for done, (model, form, size) in enumerate(cells):
         progress.update("measure", done, len(cells), f"{model} ({form}) at {size} x {size}")
         costs.append(measure_one(model, form, size))
+        log_efficiency(costs[-1:], settings.tracking_uri, settings.root)
+        keep_costs(settings.root, costs[-1:])
     progress.update("measure", len(cells), len(cells))
     return costs
 

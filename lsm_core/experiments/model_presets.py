@@ -98,7 +98,7 @@ def _swin(preset: PresetName, benchmark: BenchmarkName) -> SwinConfig:
 
 def _deeponet(preset: PresetName, benchmark: BenchmarkName) -> DeeponetConfig:
     if preset == "smoke":
-        return DeeponetConfig(width=32, n_trunk_layers=3, n_sensors=16)
+        return DeeponetConfig(width=64, n_sensors=16)
     if preset == "quick":
         return DeeponetConfig(width=64, n_sensors=32)
     return DeeponetConfig()
@@ -151,7 +151,7 @@ def _galerkin(preset: PresetName, benchmark: BenchmarkName) -> GalerkinConfig:
 def _sno(preset: PresetName, benchmark: BenchmarkName) -> SnoConfig:
     config = SnoConfig(basis="fourier" if benchmark in PERIODIC else "chebyshev")
     if preset == "smoke":
-        return replace(config, width=16, n_coefficients=8, n_layers=2)
+        return replace(config, width=32)
     if preset == "quick":
         return replace(config, width=48, n_layers=4)
     return config

@@ -18,6 +18,8 @@ from lsm_core.models.point_cloud import PointCloudConfig
 from lsm_core.names import BenchmarkName, ModelName, PresetName, StudyName
 
 FRACTIONS = (0.2, 0.4, 0.6, 0.8, 1.0)
+QUICK_FRACTIONS = (0.2, 0.6, 1.0)
+"""Fewer, so that the study is a matter of minutes."""
 RESOLUTIONS: dict[BenchmarkName, dict[PresetName, tuple[int, ...]]] = {
     "darcy": {"smoke": (16, 32), "quick": (32, 64), "paper": (32, 64, 128, 256, 512, 1024)},
     "burgers": {
@@ -182,10 +184,11 @@ def resolutions(benchmark: BenchmarkName) -> Callable[..., list[Cell]]:
 def pipe_to_airfoil(preset: PresetName, seed: int, *, models: Sequence[ModelName]) -> list[Cell]:
     """Return training on parts of the airfoil samples, from scratch and from models of pipes."""
     made = []
+    fractions = QUICK_FRACTIONS if preset == "quick" else FRACTIONS
     for model in models:
         source = experiment(preset, "pipe", model, seed)
         target = experiment(preset, "airfoil", model, seed)
-        for fraction in FRACTIONS:
+        for fraction in fractions:
             part = replace(target, training=replace(target.training, fraction=fraction))
             tuned = replace(part, start=Start(source=source))
             share = f"{fraction:.0%} of the data"
