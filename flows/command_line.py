@@ -50,7 +50,11 @@ def parser() -> argparse.ArgumentParser:
     _add_results(verbs)
     _add_models(verbs)
     stack = verbs.add("stack", commands.stack, "Start, stop or show the servers on this machine.")
-    stack.add_argument("action", choices=("up", "down", "status"))
+    stack.add_argument(
+        "action",
+        choices=("up", "down", "status", "deploy"),
+        help="deploy tells the server at PREFECT_API_URL of the flows; up does it, too",
+    )
     doctor = verbs.add("doctor", commands.doctor, "Look the installation over, a line a check.")
     doctor.add_argument("--data", action="store_true", help="read every dataset, too")
     return verbs.top

@@ -323,10 +323,13 @@ def runs(options: argparse.Namespace) -> None:
 
 
 def stack(options: argparse.Namespace) -> None:
-    """Start, stop or show the servers on this machine."""
+    """Start, stop or show the servers on this machine, or tell a server of the flows."""
     from flows import stack
 
     settings = _settings()
+    if options.action == "deploy":
+        stack.deploy(settings, os.environ)
+        return
     if options.action == "up":
         stack.up(settings)
     elif options.action == "down":

@@ -75,10 +75,10 @@ def is_healthy(url: str) -> bool:
         return False
 
 
-def stop_process(process: psutil.Process) -> None:
+def stop_process(process: psutil.Process, *, with_children: bool = True) -> None:
     """Ask a process and its children to end, and end them if they do not."""
     try:
-        family = [process, *process.children(recursive=True)]
+        family = [process, *(process.children(recursive=True) if with_children else ())]
         process.send_signal(signal.SIGTERM)
     except psutil.NoSuchProcess:
         return

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import urlparse
@@ -25,6 +26,8 @@ class Service:
     born: float
     url: str
     log: str
+    health: str = ""
+    command: tuple[str, ...] = ()
 
     def process(self) -> psutil.Process | None:
         """Return the process, or None if it is gone and its number perhaps another's."""
@@ -35,6 +38,28 @@ class Service:
         except psutil.NoSuchProcess:
             return None
 
+    def started_again(self) -> "Service":
+        """Start the same command once more, in this process's environment."""
+        self.end_remains()
+        return _start(self.name, self.command, self.url, Path(self.log), self.health, os.environ)
+
+    def end_remains(self) -> None:
+        """End what a killed server left: a child that still holds its port.
+
+        What a killed worker left is a run, which may end in peace.
+        """
+        if not self.health:
+            return
+        for process in psutil.process_iter():
+            try:
+                if os.getsid(process.pid) == self.pid:
+                    process.kill()
+            except (psutil.Error, OSError):
+                continue  # it has ended, or is not ours
+
+
+SUPERVISOR = "supervisor"
+
 
 def up(settings: Settings) -> list[Service]:
     """Start what does not run yet, deploy the flows, return all services; safe to call twice."""
@@ -44,54 +69,110 @@ def up(settings: Settings) -> list[Service]:
     environment = {**service_environment(settings), "PREFECT_API_URL": settings.prefect_api}
     environment["LSM_STORE"] = settings.root.url
     api = urlparse(settings.prefect_api)
-    running = {service.name: service for service in _read(settings) if service.process()}
+    if any(service.process() is None for service in services(settings)):
+        _stop(settings, SUPERVISOR)  # or both of us would start what is missing
+    running = {service.name: service for service in services(settings) if service.process()}
 
-    def ensure(name: str, command: list[str], url: str, health: str | None) -> None:
+    def ensure(name: str, command: list[str], url: str, health: str = "") -> None:
         if name in running:
             return
-        if health is not None and is_healthy(health):
+        if health and is_healthy(health):
             raise ServiceFailed(
                 f"another server answers at {url}; stop it, or choose another port with "
                 "PREFECT_API_URL or LSM_MLFLOW_PORT"
             )
         log = settings.state / "logs" / f"{name}.log"
-        process = psutil.Process(start_service(command, log, environment).pid)
-        running[name] = Service(name, process.pid, process.create_time(), url, str(log))
-        _write(settings, list(running.values()))
-        if health is not None:
-            wait_until_healthy(health, process, log)
+        running[name] = _start(name, command, url, log, health, environment)
+        keep_services(settings, list(running.values()))
+        if health:
+            wait_until_healthy(health, psutil.Process(running[name].pid), log)
 
     ui = f"http://127.0.0.1:{api.port}"
     server = ["prefect", "server", "start", "--host", "127.0.0.1", "--port", str(api.port)]
     ensure("prefect-server", server, ui, f"{settings.prefect_api}/health")
-    _prefect(environment, "work-pool", "create", POOL, "--type", "process", "--overwrite")
-    _prefect(environment, "--no-prompt", "deploy", "--all")
-    try:
-        declare_automations(settings.prefect_api)
-    except OSError as error:
-        raise ServiceFailed(f"the automations cannot be declared: {error}") from error
-    ensure("prefect-worker", ["prefect", "worker", "start", "--pool", POOL], ui, None)
+    deploy(settings, environment)
+    ensure("prefect-worker", ["prefect", "worker", "start", "--pool", POOL], ui)
     tracking = f"http://127.0.0.1:{settings.mlflow_port}"
     if not settings.tracking_uri.startswith("http"):
         ensure("mlflow-server", _mlflow_command(settings), tracking, f"{tracking}/health")
+    ensure(SUPERVISOR, ["flows.supervisor"], "")
     return list(running.values())
 
 
+def deploy(settings: Settings, environment: Mapping[str, str]) -> None:
+    """Make the pool, declare deployments and automations; what is there is brought up to date.
+
+    The server is the one at PREFECT_API_URL, here or elsewhere.
+    """
+    environment = {**environment, "PREFECT_API_URL": settings.prefect_api}
+    _prefect(environment, "work-pool", "create", POOL, "--type", "process", "--overwrite")
+    _prefect(environment, "--no-prompt", "deploy", "--all")
+    try:
+        declare_automations(settings.prefect_api, environment.get("PREFECT_API_AUTH_STRING"))
+    except OSError as error:
+        raise ServiceFailed(f"the automations cannot be declared: {error}") from error
+
+
 def down(settings: Settings) -> list[str]:
-    """Stop every process of the stack, the worker first, and return their names."""
-    stopped = []
-    for service in sorted(_read(settings), key=lambda each: each.name != "prefect-worker"):
-        process = service.process()
-        if process is not None:
-            stop_process(process)
-            stopped.append(service.name)
+    """Stop every process of the stack and return their names.
+
+    The supervisor goes first, which would bring the others back, and the worker before the server.
+    """
+    first = (SUPERVISOR, "prefect-worker")
+    others = [service.name for service in services(settings) if service.name not in first]
+    stopped = [name for name in (*first, *others) if _stop(settings, name)]
     _file(settings).unlink(missing_ok=True)
     return stopped
 
 
 def status(settings: Settings) -> list[tuple[Service, bool]]:
     """Return the services that were started, each with whether it runs."""
-    return [(service, service.process() is not None) for service in _read(settings)]
+    return [(service, service.process() is not None) for service in services(settings)]
+
+
+def services(settings: Settings) -> list[Service]:
+    """Return the services that were started, as the stack's file has them."""
+    try:
+        entries = json.loads(_file(settings).read_text())
+        return [Service(**{**entry, "command": tuple(entry["command"])}) for entry in entries]
+    except FileNotFoundError:
+        return []
+    except (ValueError, TypeError, KeyError) as error:
+        raise ServiceFailed(f"{_file(settings)} is not readable ({error}); remove it") from error
+
+
+def keep_services(settings: Settings, services: list[Service]) -> None:
+    """Write the stack's file, whole or not at all."""
+    partial = _file(settings).with_suffix(f".{os.getpid()}.partial")
+    partial.write_text(json.dumps([asdict(service) for service in services], indent=1))
+    partial.replace(_file(settings))
+
+
+def _stop(settings: Settings, name: str) -> bool:
+    """Stop a service; return whether it ran."""
+    ran = False
+    # Read now: while it ran, the supervisor may have started this one again.
+    for service in [each for each in services(settings) if each.name == name]:
+        process = service.process()
+        if process is not None:
+            # The children of the supervisor are the services that it has started.
+            stop_process(process, with_children=name != SUPERVISOR)
+            ran = True
+        service.end_remains()
+    return ran
+
+
+def _start(
+    name: str,
+    command: Sequence[str],
+    url: str,
+    log: Path,
+    health: str,
+    environment: Mapping[str, str],
+) -> Service:
+    process = psutil.Process(start_service(command, log, environment).pid)
+    born = process.create_time()
+    return Service(name, process.pid, born, url, str(log), health, tuple(command))
 
 
 def _mlflow_command(settings: Settings) -> list[str]:
@@ -111,7 +192,7 @@ def _mlflow_command(settings: Settings) -> list[str]:
     ]
 
 
-def _prefect(environment: dict[str, str], *arguments: str) -> None:
+def _prefect(environment: Mapping[str, str], *arguments: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "prefect", *arguments],
         env=environment,
@@ -127,18 +208,3 @@ def _prefect(environment: dict[str, str], *arguments: str) -> None:
 
 def _file(settings: Settings) -> Path:
     return settings.state / "stack.json"
-
-
-def _read(settings: Settings) -> list[Service]:
-    try:
-        return [Service(**entry) for entry in json.loads(_file(settings).read_text())]
-    except FileNotFoundError:
-        return []
-    except (ValueError, TypeError) as error:
-        raise ServiceFailed(f"{_file(settings)} is not readable ({error}); remove it") from error
-
-
-def _write(settings: Settings, services: list[Service]) -> None:
-    partial = _file(settings).with_suffix(f".{os.getpid()}.partial")
-    partial.write_text(json.dumps([asdict(service) for service in services], indent=1))
-    partial.replace(_file(settings))

@@ -94,7 +94,7 @@ class Servers:
         wanted = _declared(PROJECT / "prefect.yaml")
         missing = sorted({name for name in wanted if wanted.count(name) > there.count(name)})
         if missing:
-            advice = "`prefect --no-prompt deploy --all` declares them"
+            advice = "`lsm stack deploy` declares them"
             return Finding("deployments", "problem", f"{', '.join(missing)} missing; {advice}")
         return Finding("deployments", "ok", f"all {len(wanted)} of prefect.yaml are declared")
 

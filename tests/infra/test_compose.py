@@ -109,6 +109,6 @@ def test_the_secrets_file_is_never_committed() -> None:
 def test_anchors_are_merged_as_compose_merges_them() -> None:
     # A later key of the service wins over the anchor's: the job that deploys has no health check.
     services = compose()["services"]
-    assert services["deploy"]["command"][0] == "sh"
+    assert services["deploy"]["command"][0] == "lsm"
     assert services["worker-gpu"]["environment"]["LSM_STORE"].startswith("s3://lsm/")
     assert yaml.safe_load(FILE.read_text())["name"] == "lsm"

@@ -1,0 +1,111 @@
+"""The supervisor with real processes: web servers of Python's own."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from flows import stack
+from flows.services import free_port, is_healthy, start_service
+from flows.settings import Settings
+from flows.stack import Service, keep_services, services
+from flows.supervisor import LONGEST_PAUSE, PAUSE, Restarts, supervise
+
+# Services outlive whoever started them, which Python warns of.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
+
+FORKS = """
+import http.server, os, sys, time
+if os.fork():
+    time.sleep(600)
+http.server.ThreadingHTTPServer.allow_reuse_address = True
+http.server.test(http.server.SimpleHTTPRequestHandler, port=int(sys.argv[1]), bind="127.0.0.1")
+"""
+"""A server whose child holds the port, as that of MLflow does."""
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Settings]:
+    monkeypatch.setenv("LSM_STORE", str(tmp_path))
+    (tmp_path / "forking_server.py").write_text(FORKS)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    made = Settings.from_environment()
+    yield made
+    stack.down(made)
+
+
+def started(settings: Settings, module: str) -> Service:
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    log = settings.state / "server.log"
+    process = psutil.Process(start_service([module, str(port)], log, os.environ).pid)
+    command = (module, str(port))
+    born = process.create_time()
+    service = Service("web-server", process.pid, born, url, str(log), url, command)
+    keep_services(settings, [service])
+    wait_for(lambda: is_healthy(url))
+    return service
+
+
+def wait_for(what: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("module", ["http.server", "forking_server"])
+def test_a_killed_server_comes_back_on_its_port_and_goes_for_good_with_the_stack(
+    settings: Settings, module: str
+) -> None:
+    first = started(settings, module)
+    is_over = threading.Event()
+    supervisor = threading.Thread(target=supervise, args=(settings, is_over))
+    supervisor.start()
+    os.kill(first.pid, signal.SIGKILL)
+    wait_for(lambda: services(settings)[0].pid != first.pid)
+    wait_for(lambda: is_healthy(first.url))
+    is_over.set()
+    supervisor.join()
+    (second,) = services(settings)
+    assert second.process() is not None
+    assert stack.down(settings) == ["web-server"]
+    assert second.process() is None
+    assert not is_healthy(first.url)
+
+
+def test_the_supervisor_ends_when_asked_and_leaves_what_it_started(settings: Settings) -> None:
+    first = started(settings, "http.server")
+    supervisor = subprocess.Popen(
+        [sys.executable, "-m", "flows.supervisor"], stdout=subprocess.PIPE, text=True
+    )
+    os.kill(first.pid, signal.SIGKILL)
+    wait_for(lambda: services(settings)[0].pid != first.pid)
+    supervisor.terminate()
+    said, _ = supervisor.communicate(timeout=60)
+    assert supervisor.returncode == 0
+    assert said.startswith("web-server had ended and was started again as process ")
+    wait_for(lambda: is_healthy(first.url))
+
+
+def test_what_dies_again_and_again_is_tried_after_longer_and_longer_pauses() -> None:
+    restarts, now, pauses = Restarts(), 1000.0, []
+    for _ in range(10):
+        assert restarts.are_due(now)
+        assert not restarts.are_due(now)
+        pauses.append(restarts.pause)
+        now += restarts.pause
+    assert pauses[:4] == [PAUSE, 2 * PAUSE, 4 * PAUSE, 8 * PAUSE]
+    assert pauses[-1] == LONGEST_PAUSE
+    now += 3 * LONGEST_PAUSE  # it has lived for minutes
+    assert restarts.are_due(now)
+    assert restarts.pause == PAUSE
