@@ -3,6 +3,8 @@
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
+from urllib.parse import urlparse
 
 from flows.errors import BadInput
 from storage.location import Location
@@ -25,6 +27,9 @@ class Settings:
     LSM_WORKERS          processes at once on this machine; the number of cores
     PREFECT_API_URL      Prefect server to report to; one is started when none answers
     LSM_MIRRORS          places to ask for official files first, with blanks between
+    LSM_DATABASE         what the stack's servers keep: `local` for a PostgreSQL server of its own,
+                         or postgresql://USER:PASSWORD@HOST:PORT of one that has the databases
+                         `prefect` and `mlflow`; sqlite files in the root
     LSM_MLFLOW_PORT      port of the stack's MLflow server; 5000
     LSM_DEVICE           what to train on: cpu, cuda or mps; a graphics processor if there is one
     LSM_MEMORY           MiB of training samples that a run may hold; larger sets are read as used
@@ -39,6 +44,7 @@ class Settings:
     mirrors: tuple[str, ...]
     device: str
     memory: int
+    database: str | None = None
 
     @classmethod
     def from_environment(cls) -> "Settings":
@@ -47,10 +53,14 @@ class Settings:
             root = Location.parse(os.environ.get("LSM_STORE") or DEFAULT_STORE)
         except ValueError as error:
             raise BadInput(str(error)) from error
-        local = root.local_path or Path(DEFAULT_STORE).absolute()
+        state, database = _state(root), os.environ.get("LSM_DATABASE") or None
+        runs = (
+            database_url(database, state, "mlflow") if database else f"sqlite:///{state}/mlflow.db"
+        )
         return cls(
             root=root,
-            tracking_uri=os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{local}/mlflow.db",
+            tracking_uri=os.environ.get("MLFLOW_TRACKING_URI") or runs,
+            database=database,
             dask_address=os.environ.get("LSM_DASK") or None,
             n_workers=_positive("LSM_WORKERS", _cores()),
             prefect_api=os.environ.get("PREFECT_API_URL") or f"http://127.0.0.1:{PREFECT_PORT}/api",
@@ -63,11 +73,30 @@ class Settings:
     @property
     def state(self) -> Path:
         """Return the folder on this machine for servers' databases and logs."""
-        return self.root.local_path or Path(DEFAULT_STORE).absolute()
+        return _state(self.root)
 
     def require_usable(self) -> None:
         """Raise StoreUnavailable unless the root can be written."""
         self.root.require_writable()
+
+
+def database_url(database: str, state: Path, name: Literal["prefect", "mlflow"]) -> str:
+    """Return the URL of one of the two databases, with the driver that its server takes."""
+    driver = {"prefect": "asyncpg", "mlflow": "psycopg2"}[name]
+    if database == "local":
+        return f"postgresql+{driver}://postgres@/{name}?host={postgres_folder(state)}"
+    where = urlparse(database)
+    if where.scheme != "postgresql" or not where.netloc or where.path.strip("/"):
+        raise BadInput(
+            "LSM_DATABASE must be `local` or postgresql://USER:PASSWORD@HOST:PORT without a "
+            f"database, got one of the scheme {where.scheme!r} with the path {where.path!r}"
+        )
+    return f"postgresql+{driver}://{where.netloc}/{name}"
+
+
+def postgres_folder(state: Path) -> Path:
+    """Return where the stack's own PostgreSQL server has its files and its socket."""
+    return state / "postgres"
 
 
 def service_environment(settings: Settings) -> dict[str, str]:
@@ -82,6 +111,10 @@ def service_environment(settings: Settings) -> dict[str, str]:
         # Without this MLflow's server starts eight more processes for jobs that are not used here.
         "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
     }
+
+
+def _state(root: Location) -> Path:
+    return root.local_path or Path(DEFAULT_STORE).absolute()
 
 
 def _cores() -> int:

@@ -13,8 +13,9 @@ import psutil
 
 from flows.automations import declare_automations
 from flows.errors import BadInput, ServiceFailed
+from flows.postgres import make_databases, require_postgres
 from flows.services import is_healthy, start_service, stop_process, wait_until_healthy
-from flows.settings import POOL, Settings, service_environment
+from flows.settings import POOL, Settings, database_url, postgres_folder, service_environment
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,8 @@ def up(settings: Settings) -> list[Service]:
     settings.require_usable()
     environment = {**service_environment(settings), "PREFECT_API_URL": settings.prefect_api}
     environment["LSM_STORE"] = settings.root.url
+    # Not among the arguments: it may have a password, and arguments are for all to see.
+    environment["MLFLOW_BACKEND_STORE_URI"] = settings.tracking_uri
     api = urlparse(settings.prefect_api)
     if any(service.process() is None for service in services(settings)):
         _stop(settings, SUPERVISOR)  # or both of us would start what is missing
@@ -87,6 +90,14 @@ def up(settings: Settings) -> list[Service]:
         if health:
             wait_until_healthy(health, psutil.Process(running[name].pid), log)
 
+    if settings.database == "local":
+        folder = postgres_folder(settings.state)
+        require_postgres(folder)
+        ensure("postgres", ["flows.postgres", str(folder)], "")
+        make_databases(folder)
+    if settings.database:
+        known_to_prefect = database_url(settings.database, settings.state, "prefect")
+        environment["PREFECT_SERVER_DATABASE_CONNECTION_URL"] = known_to_prefect
     ui = f"http://127.0.0.1:{api.port}"
     server = ["prefect", "server", "start", "--host", "127.0.0.1", "--port", str(api.port)]
     ensure("prefect-server", server, ui, f"{settings.prefect_api}/health")
@@ -116,10 +127,11 @@ def deploy(settings: Settings, environment: Mapping[str, str]) -> None:
 def down(settings: Settings) -> list[str]:
     """Stop every process of the stack and return their names.
 
-    The supervisor goes first, which would bring the others back, and the worker before the server.
+    The supervisor goes first, which would bring the others back, then the worker, then the others,
+    those that were started first last.
     """
     first = (SUPERVISOR, "prefect-worker")
-    others = [service.name for service in services(settings) if service.name not in first]
+    others = [each.name for each in reversed(services(settings)) if each.name not in first]
     stopped = [name for name in (*first, *others) if _stop(settings, name)]
     _file(settings).unlink(missing_ok=True)
     return stopped
@@ -179,8 +191,6 @@ def _mlflow_command(settings: Settings) -> list[str]:
     return [
         "mlflow",
         "server",
-        "--backend-store-uri",
-        settings.tracking_uri,
         "--artifacts-destination",
         str(settings.state / "artifacts"),
         "--host",
