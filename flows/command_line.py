@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any, NoReturn, get_args
 
-from flows import commands
+from flows import commands, model_commands, operation_commands
 from lsm_core.names import BenchmarkName, ModelName, PresetName, StudyName
 
 EXIT_BAD_INPUT = 2
@@ -49,13 +49,17 @@ def parser() -> argparse.ArgumentParser:
     _add_training(verbs)
     _add_results(verbs)
     _add_models(verbs)
-    stack = verbs.add("stack", commands.stack, "Start, stop or show the servers on this machine.")
+    stack = verbs.add(
+        "stack", operation_commands.stack, "Start, stop or show the servers on this machine."
+    )
     stack.add_argument(
         "action",
         choices=("up", "down", "status", "deploy"),
         help="deploy tells the server at PREFECT_API_URL of the flows; up does it, too",
     )
-    doctor = verbs.add("doctor", commands.doctor, "Look the installation over, a line a check.")
+    doctor = verbs.add(
+        "doctor", operation_commands.doctor, "Look the installation over, a line a check."
+    )
     doctor.add_argument("--data", action="store_true", help="read every dataset, too")
     return verbs.top
 
@@ -147,18 +151,22 @@ def _add_results(verbs: Verbs) -> None:
     report.add_argument("about", nargs="?", choices=("runs", "data", "results"), default="runs")
     report.add_argument("--out", default="RESULTS.md", help="page of all `results`; RESULTS.md")
     report.add_argument("--note", default="", help="a remark for the page of `results`")
-    runs = verbs.add("runs", commands.runs, "Send what dead processes left for the tracking store.")
+    runs = verbs.add(
+        "runs", operation_commands.runs, "Send what dead processes left for the tracking store."
+    )
     runs.add_argument("action", choices=("sync",))
 
 
 def _add_models(verbs: Verbs) -> None:
-    predict = verbs.add("predict", commands.predict, "Predict fields with a trained model.")
+    predict = verbs.add("predict", model_commands.predict, "Predict fields with a trained model.")
     predict.add_argument("model", help="identity of a run, lsm-NAME@champion, or a model folder")
     predict.add_argument("input", type=Path, help="zarr, NetCDF, npz or mat file with the inputs")
     predict.add_argument("--out", type=Path, required=True, help="file for the predictions")
     predict.add_argument("--plot", type=Path, metavar="FILE.svg")
     predict.add_argument("--vtk", type=Path, metavar="FILE.vtk")
-    registry = verbs.add("registry", commands.registry, "Keep, show and promote trained models.")
+    registry = verbs.add(
+        "registry", model_commands.registry, "Keep, show and promote trained models."
+    )
     registry.add_argument("action", choices=("list", "add", "promote", "import"))
     registry.add_argument(
         "what",

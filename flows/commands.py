@@ -1,4 +1,7 @@
-"""What each command of `lsm` does. Heavy packages are imported inside: help answers at once."""
+"""What the commands of data, training and results do.
+
+Heavy packages are imported inside, here and in the other commands: help answers at once.
+"""
 
 import argparse
 import json
@@ -13,7 +16,8 @@ if TYPE_CHECKING:
     from flows.settings import Settings
 
 
-def _settings() -> "Settings":
+def current_settings() -> "Settings":
+    """Return the settings of the environment, with a root that can be written."""
     from flows.settings import Settings
 
     settings = Settings.from_environment()
@@ -61,7 +65,7 @@ def prepare(options: argparse.Namespace) -> None:
         variants(options.preset, names, options.resolution or ())
     except ValueError as error:
         raise BadInput(str(error)) from error
-    with prefect_api(_settings()), shown_progress():
+    with prefect_api(current_settings()), shown_progress():
         from flows.prepare import prepare
 
         places = prepare(
@@ -99,7 +103,7 @@ def train(options: argparse.Namespace) -> None:
     from flows.progress import shown_progress
     from flows.services import prefect_api
 
-    with prefect_api(_settings()), shown_progress():
+    with prefect_api(current_settings()), shown_progress():
         from flows.train import train
 
         results = train(
@@ -122,7 +126,7 @@ def _train_as_rank(options: argparse.Namespace) -> None:
     from flows.steps.datasets import location_of
     from flows.steps.training import train
 
-    settings = _settings()
+    settings = current_settings()
     cell = chosen_cell(
         options.preset,
         options.benchmark,
@@ -157,7 +161,7 @@ def benchmark(options: argparse.Namespace) -> None:
     from flows.progress import shown_progress
     from flows.services import prefect_api
 
-    settings = _settings()
+    settings = current_settings()
     with prefect_api(settings), shown_progress():
         from flows.lsm import lsm
 
@@ -174,7 +178,7 @@ def report(options: argparse.Namespace) -> None:
     """Write the report of runs, or pictures of the data."""
     from flows.steps.report import write_full_report
 
-    settings = _settings()
+    settings = current_settings()
     if options.about == "results":
         from flows.steps.results_page import write_results_page
 
@@ -206,7 +210,7 @@ def study(options: argparse.Namespace) -> None:
     from flows.progress import shown_progress
     from flows.services import prefect_api
 
-    with prefect_api(_settings()), shown_progress():
+    with prefect_api(current_settings()), shown_progress():
         from flows.studies import stability, study
         from lsm_core.reporting.study import study_table
 
@@ -224,147 +228,12 @@ def _efficiency(options: argparse.Namespace) -> None:
     from flows.steps.efficiency import measure_efficiency
     from lsm_core.reporting.efficiency import efficiency_table
 
-    settings = _settings()
+    settings = current_settings()
     with shown_progress():
         costs = measure_efficiency(
             options.models or ["lsm", "fno"], options.sizes, settings, current_progress()
         )
     print(json.dumps(costs) if options.json else efficiency_table(costs))
-
-
-def predict(options: argparse.Namespace) -> None:
-    """Predict the fields of a file with a trained model."""
-    from flows.steps.prediction import Outputs, predict_file
-
-    settings = _settings()
-    outputs = Outputs(fields=options.out, plot=options.plot, vtk=options.vtk)
-    done = predict_file(options.model, options.input, outputs, settings.root, settings.tracking_uri)
-    if options.json:
-        print(json.dumps(done))
-        return
-    print(f"{done['samples']} samples by {done['model']}: {done['fields']}")
-    for path in (done["plot"], *done["vtk"]):
-        if path:
-            print(f"wrote {path}")
-    if done["rel_l2"]:
-        mean = sum(done["rel_l2"]) / len(done["rel_l2"])
-        print(f"mean relative L2 error against the targets in the file: {mean:.5f}")
-
-
-def registry(options: argparse.Namespace) -> None:
-    """Show the registered models, add one, make one the champion, or import a released one."""
-    from flows.errors import BadInput
-
-    settings = _settings()
-    if options.action == "list":
-        _list_registered(settings, options.json)
-        return
-    if not options.what:
-        raise BadInput(f"say what to {options.action}; `lsm registry --help` explains")
-    if options.action == "import":
-        _import_released(settings, options)
-        return
-    from flows.steps.registration import promote, register_run
-
-    if options.action == "add":
-        version = register_run(options.what, settings.root, settings.tracking_uri, options.alias)
-    else:
-        version = promote(options.what, settings.tracking_uri)
-    plain = version.plain()
-    shown = f"{version.name}/{version.number}"
-    print(json.dumps(plain) if options.json else f"{shown} {', '.join(plain['aliases'])}".rstrip())
-
-
-def _list_registered(settings: "Settings", as_json: bool) -> None:
-    from flows.steps.registration import registered_models
-
-    found = registered_models(settings.tracking_uri)
-    if as_json:
-        print(json.dumps(found))
-        return
-    for version in found:
-        tags = version["tags"]
-        aliases = ", ".join(version["aliases"])
-        print(
-            f"{version['name']}/{version['number']:<4} {tags.get('model', ''):<9} "
-            f"test relative L2 {tags.get('test/rel_l2', '?'):<9} {aliases}".rstrip()
-        )
-    if not found:
-        print("no model is registered; `lsm registry add IDENTITY` does it")
-
-
-def _import_released(settings: "Settings", options: argparse.Namespace) -> None:
-    from flows.errors import BadInput
-    from flows.steps.released import import_released
-
-    if not options.benchmark:
-        raise BadInput("say with --benchmark which problem the released file is for")
-    file = Path(options.what)
-    folder = import_released(file, options.benchmark, options.name or file.stem, settings.root)
-    print(json.dumps({"folder": str(folder)}) if options.json else f"kept as {folder}")
-
-
-def runs(options: argparse.Namespace) -> None:
-    """Send what processes that are gone left in their journals."""
-    from dataclasses import asdict
-
-    from flows.errors import CellsFailed
-    from flows.steps.runs_sync import describe, sync
-    from storage.run_journal import journal_folder
-
-    settings = _settings()
-    synced = sync(journal_folder(settings.root), settings.tracking_uri)
-    if options.json:
-        print(json.dumps([asdict(run) for run in synced]))
-    else:
-        print("\n".join(describe(synced)))
-    if any(run.left for run in synced):
-        raise CellsFailed("not everything could be sent; what waits is kept")
-
-
-def stack(options: argparse.Namespace) -> None:
-    """Start, stop or show the servers on this machine, or tell a server of the flows."""
-    from flows import stack
-
-    settings = _settings()
-    if options.action == "deploy":
-        stack.deploy(settings, os.environ)
-        return
-    if options.action == "up":
-        stack.up(settings)
-    elif options.action == "down":
-        stopped = stack.down(settings)
-        print(
-            json.dumps(stopped) if options.json else f"stopped: {', '.join(stopped) or 'nothing'}"
-        )
-        return
-    found = stack.status(settings)
-    if options.json:
-        print(json.dumps([{**vars(service), "runs": runs} for service, runs in found]))
-        return
-    for service, runs in found:
-        print(f"{service.name:<15} {'runs' if runs else 'is down'}  {service.url}  {service.log}")
-    if not found:
-        print("nothing was started; `lsm stack up` does it")
-
-
-def doctor(options: argparse.Namespace) -> None:
-    """Look the installation over; exit code 1 if there is a problem."""
-    from dataclasses import asdict
-
-    from flows.settings import Settings, service_environment
-    from flows.steps.doctor import examine
-
-    settings = Settings.from_environment()
-    found = []
-    for finding in examine(settings, service_environment(settings), data=options.data):
-        found.append(finding)
-        if not options.json:
-            print(finding.line(), flush=True)
-    if options.json:
-        print(json.dumps([asdict(finding) for finding in found]))
-    if any(finding.state == "problem" for finding in found):
-        raise SystemExit(1)
 
 
 def _chosen(names: list[str] | None) -> Any:
