@@ -4,6 +4,8 @@ Everything runs as a user runs it: processes, sockets and files, nothing replace
 """
 
 import json
+import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any
 import mlflow
 import pytest
 
+from flows.services import is_healthy
 from tests.end_to_end.local_stack import ask, environment, local_stack, run, services
 
 
@@ -95,4 +98,21 @@ def test_starting_the_stack_twice_changes_nothing(stack: dict[str, str]) -> None
         "prefect-server",
         "prefect-worker",
         "mlflow-server",
+        "supervisor",
     }
+
+
+def test_killed_components_come_back(stack: dict[str, str]) -> None:
+    before = {each["name"]: each for each in services(stack) if each["name"] != "supervisor"}
+    for service in before.values():
+        os.kill(service["pid"], signal.SIGKILL)
+    for _ in range(120):
+        after = {each["name"]: each for each in services(stack)}
+        is_new = [after[name]["pid"] != before[name]["pid"] for name in before]
+        answers = [is_healthy(each["health"]) for each in after.values() if each["health"]]
+        if all(is_new) and all(answers):
+            break
+        time.sleep(1)
+    assert all(is_new)
+    assert answers == [True, True]
+    assert all(service["runs"] for service in after.values())
