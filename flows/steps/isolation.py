@@ -6,13 +6,16 @@ import pickle
 import socket
 from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
+from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
 from flows.errors import ProcessDied
 
 Result = TypeVar("Result")
 Report = Callable[[dict[str, Any]], None]
+
+PRELOADED = ["flows.steps.training"]
+"""What the server imports from which processes are forked."""
 
 
 def run_isolated(
@@ -26,12 +29,19 @@ def run_isolated(
     The function gets a `report` that sends plain dictionaries here while it works. Its exception is
     raised here; if the process dies without one, ProcessDied says how. With several ranks that
     many processes run the function, each told its number as torchrun does; the first one's result
-    counts, and if one fails the others are ended. Processes are spawned, not forked: a fork would
-    inherit the locks of torch's and Prefect's threads.
+    counts, and if one fails the others are ended.
+
+    Processes are not forked from this one: they would inherit the locks of torch's and Prefect's
+    threads. They are forked from a server that has imported what training needs and done nothing,
+    and have the environment of this process. Where there are no such servers they are spawned, and
+    every one imports it all again, which takes seconds.
     """
-    context = multiprocessing.get_context("spawn")
-    workers: dict[Connection, SpawnProcess] = {}
-    for environment in _environments(n_ranks):
+    context: Any = multiprocessing.get_context(_start_method())
+    if context.get_start_method() == "forkserver":
+        context.set_forkserver_preload(PRELOADED)
+    workers: dict[Connection, BaseProcess] = {}
+    for told in _environments(n_ranks):
+        environment = {**os.environ, **told}
         receiver, sender = context.Pipe(duplex=False)
         process = context.Process(
             target=_work, args=(sender, environment, function, arguments), daemon=True
@@ -47,6 +57,11 @@ def run_isolated(
                 process.join(timeout=10 if n_ranks == 1 else 1)
                 process.kill()
             process.join()
+
+
+def _start_method() -> str:
+    known = multiprocessing.get_all_start_methods()
+    return "forkserver" if "forkserver" in known else "spawn"
 
 
 def _environments(n_ranks: int) -> list[dict[str, str]]:
@@ -68,7 +83,7 @@ def _environments(n_ranks: int) -> list[dict[str, str]]:
     ]
 
 
-def _follow(workers: dict[Connection, SpawnProcess], name: str, report: Report | None) -> Any:
+def _follow(workers: dict[Connection, BaseProcess], name: str, report: Report | None) -> Any:
     """Return the first worker's result; raise what goes wrong in any."""
     first, *_ = workers
     number = {receiver: rank for rank, receiver in enumerate(workers)}
@@ -91,7 +106,7 @@ def _follow(workers: dict[Connection, SpawnProcess], name: str, report: Report |
 
 
 def _first_cause(
-    workers: dict[Connection, SpawnProcess],
+    workers: dict[Connection, BaseProcess],
     number: dict[Connection, int],
     name: str,
     error: BaseException,
@@ -107,7 +122,7 @@ def _first_cause(
     return error
 
 
-def _died(process: SpawnProcess, rank: int, n_ranks: int, name: str) -> ProcessDied:
+def _died(process: BaseProcess, rank: int, n_ranks: int, name: str) -> ProcessDied:
     process.join()
     which = "" if n_ranks == 1 else f"rank {rank} of {n_ranks} of "
     return ProcessDied(
@@ -122,6 +137,7 @@ def _work(
     function: Callable[..., Any],
     arguments: tuple[Any, ...],
 ) -> None:
+    os.environ.clear()
     os.environ.update(environment)
 
     def report(message: dict[str, Any]) -> None:

@@ -40,6 +40,18 @@ def test_the_result_and_the_reports_come_back_from_another_process() -> None:
     assert messages == [{"done": 1}, {"done": 2}]
 
 
+def variable(name: str, report: Report) -> str | None:
+    return os.environ.get(name)
+
+
+def test_it_has_the_environment_of_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    for value in ("first", "second"):
+        monkeypatch.setenv("LSM_TEST_OF_ISOLATION", value)
+        assert run_isolated(variable, "LSM_TEST_OF_ISOLATION") == value
+    monkeypatch.delenv("LSM_TEST_OF_ISOLATION")
+    assert run_isolated(variable, "LSM_TEST_OF_ISOLATION") is None
+
+
 def test_its_exception_is_raised_here() -> None:
     with pytest.raises(ValueError, match="the plan has no samples"):
         run_isolated(complain)
