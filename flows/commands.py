@@ -102,7 +102,9 @@ def train(options: argparse.Namespace) -> None:
         return
     from flows.progress import shown_progress
     from flows.services import prefect_api
+    from flows.steps.isolation import prepare_isolation
 
+    prepare_isolation()
     with prefect_api(current_settings()), shown_progress():
         from flows.train import train
 
@@ -160,8 +162,10 @@ def benchmark(options: argparse.Namespace) -> None:
     """Prepare, train, compare and report."""
     from flows.progress import shown_progress
     from flows.services import prefect_api
+    from flows.steps.isolation import prepare_isolation
 
     settings = current_settings()
+    prepare_isolation()
     with prefect_api(settings), shown_progress():
         from flows.lsm import lsm
 
@@ -209,7 +213,9 @@ def study(options: argparse.Namespace) -> None:
         return
     from flows.progress import shown_progress
     from flows.services import prefect_api
+    from flows.steps.isolation import prepare_isolation
 
+    prepare_isolation()
     with prefect_api(current_settings()), shown_progress():
         from flows.studies import stability, study
         from lsm_core.reporting.study import study_table

@@ -65,8 +65,10 @@ def run_cells(
     the runs that were to start from it.
     """
     from flows.steps.cells import failed, is_finished, workplace
+    from flows.steps.isolation import prepare_isolation
     from flows.steps.training import open_tracking
 
+    prepare_isolation()
     waves = _waves(cells)
     called = {cell.identity: name for cell, name in zip(cells, names, strict=False)}
     places: dict[str, str] = {}

@@ -5,6 +5,7 @@ import os
 import pickle
 import socket
 from collections.abc import Callable
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
@@ -14,7 +15,11 @@ from flows.errors import ProcessDied
 Result = TypeVar("Result")
 Report = Callable[[dict[str, Any]], None]
 
-PRELOADED = ["flows.steps.training"]
+PRELOADED = [
+    "flows.steps.training",
+    "torch._dynamo",  # every optimizer imports it, for seconds
+    "mlflow.store.tracking.sqlalchemy_store",
+]
 """What the server imports from which processes are forked."""
 
 
@@ -36,9 +41,7 @@ def run_isolated(
     and have the environment of this process. Where there are no such servers they are spawned, and
     every one imports it all again, which takes seconds.
     """
-    context: Any = multiprocessing.get_context(_start_method())
-    if context.get_start_method() == "forkserver":
-        context.set_forkserver_preload(PRELOADED)
+    context = _context()
     workers: dict[Connection, BaseProcess] = {}
     for told in _environments(n_ranks):
         environment = {**os.environ, **told}
@@ -59,9 +62,18 @@ def run_isolated(
             process.join()
 
 
-def _start_method() -> str:
-    known = multiprocessing.get_all_start_methods()
-    return "forkserver" if "forkserver" in known else "spawn"
+def prepare_isolation() -> None:
+    """Let the server begin its imports now; whoever has other work first does not wait for them."""
+    if _context().get_start_method() == "forkserver":
+        forkserver.ensure_running()
+
+
+def _context() -> Any:
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    return context
 
 
 def _environments(n_ranks: int) -> list[dict[str, str]]:

@@ -74,9 +74,13 @@ def compare(results: Iterable[Mapping[str, Any]]) -> list[Row]:
 
 
 def row_name(result: Mapping[str, Any]) -> str:
-    """Return what a run is called in a table: its model, and its setting where it has one."""
-    setting = result.get("setting")
-    return f"{result['model']} ({setting})" if setting else str(result["model"])
+    """Return what a run is called in a table: its model, and its setting where it has one.
+
+    Some settings begin with the model, which is not said twice.
+    """
+    model = str(result["model"])
+    setting = (result.get("setting") or "").removeprefix(model).strip()
+    return f"{model} ({setting})" if setting else model
 
 
 def markdown_table(rows: Sequence[Row]) -> str:
