@@ -20,6 +20,8 @@ from flows.settings import Settings, service_environment
 
 START_SECONDS = 300.0  # a minute on a busy machine; one that has died is noticed at once
 STOP_SECONDS = 20.0
+MARK = "LSM_SERVICE"
+"""What a service and its children have in their environment: the service's log."""
 
 
 def start_service(
@@ -42,7 +44,7 @@ def start_service(
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env=dict(environment),
+            env={**environment, MARK: str(log)},
             start_new_session=True,
             preexec_fn=tie,  # noqa: PLW1509  # no thread runs yet when a command starts
         )

@@ -14,7 +14,7 @@ import psutil
 from flows.automations import declare_automations
 from flows.errors import BadInput, ServiceFailed
 from flows.postgres import make_databases, require_postgres
-from flows.services import is_healthy, start_service, stop_process, wait_until_healthy
+from flows.services import MARK, is_healthy, start_service, stop_process, wait_until_healthy
 from flows.settings import POOL, Settings, database_url, postgres_folder, service_environment
 
 
@@ -53,7 +53,8 @@ class Service:
             return
         for process in psutil.process_iter():
             try:
-                if os.getsid(process.pid) == self.pid:
+                # The number may be another's by now; the mark in the environment is ours.
+                if os.getsid(process.pid) == self.pid and process.environ().get(MARK) == self.log:
                     process.kill()
             except (psutil.Error, OSError):
                 continue  # it has ended, or is not ours

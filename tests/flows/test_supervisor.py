@@ -83,6 +83,17 @@ def test_a_killed_server_comes_back_on_its_port_and_goes_for_good_with_the_stack
     assert not is_healthy(first.url)
 
 
+def test_a_process_that_has_got_the_number_of_a_dead_one_is_left_alone(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as other:
+        dead = Service(
+            "web-server", other.pid, 1.0, "", str(tmp_path / "log"), "http://127.0.0.1:9"
+        )
+        dead.end_remains()
+        time.sleep(0.2)
+        assert other.poll() is None
+        other.kill()
+
+
 def test_the_supervisor_ends_when_asked_and_leaves_what_it_started(settings: Settings) -> None:
     first = started(settings, "http.server")
     supervisor = subprocess.Popen(
