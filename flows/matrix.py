@@ -1,18 +1,24 @@
 """A matrix of cells: each is trained once, with its data before it and its source before that."""
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from prefect import flow
-from prefect.futures import as_completed
+from prefect.futures import PrefectFuture
 
 from flows.progress import current_progress
 from flows.settings import Settings
 from flows.tasks import at_most, generate_dataset, train_cell
+from storage.claims import PAUSE, Claim, Claims
+from storage.errors import ClaimLost
 
 if TYPE_CHECKING:
     from flows.steps.registration import Registrar
     from lsm_core.experiments.experiment import Experiment
+
+Submit = Callable[["Experiment", Claim], PrefectFuture[Any]]
 
 
 def run_side_by_side(
@@ -29,7 +35,7 @@ def run_side_by_side(
     at_once = slots(len(cells), settings.n_workers)
     threads = max(1, settings.n_workers // at_once)
     run = matrix.with_options(task_runner=at_most(at_once))
-    return run(cells, settings, suite, threads, names, register)
+    return run(cells, settings, suite, threads, at_once, names, register)
 
 
 # The parameters are our own objects, which pydantic need not look into.
@@ -39,11 +45,12 @@ def matrix(
     settings: Settings,
     suite: str,
     threads: int,
+    at_once: int,
     names: Sequence[str] = (),
     register: bool = False,
 ) -> list[dict[str, Any]]:
     """Train every cell once."""
-    return run_cells(cells, settings, suite, threads, names=names, register=register)
+    return run_cells(cells, settings, suite, threads, at_once, names=names, register=register)
 
 
 def run_cells(
@@ -51,6 +58,7 @@ def run_cells(
     settings: Settings,
     suite: str,
     threads: int,
+    at_once: int = 1,
     ranks: int = 1,
     names: Sequence[str] = (),
     register: bool = False,
@@ -62,7 +70,8 @@ def run_cells(
 
     Finished runs are not repeated; a run that was cut off continues from its last checkpoint. A run
     that fails does not stop the others: its result has an `error` instead of figures, and so have
-    the runs that were to start from it.
+    the runs that were to start from it. A run that another flow has in hand, here or on another
+    machine with the same store, is left to that one; its result is taken when it is there.
     """
     from flows.steps.cells import failed, is_finished, workplace
     from flows.steps.isolation import prepare_isolation
@@ -79,27 +88,67 @@ def run_cells(
     open_tracking(settings.tracking_uri, settings.root)
     results: dict[str, dict[str, Any]] = {}
     registrar = _registrar(settings, sum(map(len, waves))) if register else None
+
+    def submit(cell: "Experiment", claim: Claim) -> PrefectFuture[Any]:
+        name = called.get(cell.identity, "")
+        place = workplace(settings, places[cell.dataset], suite, threads, name)
+        # The cache knows only its own files; what counts is the result in the store.
+        run = train_cell.with_options(refresh_cache=not is_finished(cell, place))
+        return run.submit(cell, place, ranks, claim)
+
+    claims = Claims(settings.root / "claims")
     for wave in waves:
-        futures = {}
+        possible = []
         for cell in wave:
             source = cell.start.identity if cell.start else ""
             if "error" in results.get(source, {}):
                 results[cell.identity] = failed(cell, RuntimeError(f"its source {source} failed"))
-                continue
-            name = called.get(cell.identity, "")
-            place = workplace(settings, places[cell.dataset], suite, threads, name)
-            # The cache knows only its own files; what counts is the result in the store.
-            run = train_cell.with_options(refresh_cache=not is_finished(cell, place))
-            futures[run.submit(cell, place, ranks)] = cell
-        for future in as_completed(list(futures)):
-            cell, outcome = futures[future], future.result(raise_on_failure=False)
-            done = future.state.is_completed()
+            else:
+                possible.append(cell)
+        for cell, future in _shared_out(possible, claims, at_once, submit):
+            outcome, done = future.result(raise_on_failure=False), future.state.is_completed()
             results[cell.identity] = outcome if done else failed(cell, outcome)
             if registrar is not None and done:
                 registrar.add(outcome)
     if registrar is not None:
         registrar.settle()
     return [results[cell.identity] for cell in cells]
+
+
+def _shared_out(
+    cells: Sequence["Experiment"], claims: Claims, at_once: int, submit: Submit
+) -> Iterator[tuple["Experiment", PrefectFuture[Any]]]:
+    """Yield every cell with its finished task; those that others have in hand wait for them."""
+    waiting = deque(cells)
+    running: dict[PrefectFuture[Any], tuple[Experiment, Claim]] = {}
+    finished: SimpleQueue[PrefectFuture[Any]] = SimpleQueue()
+    try:
+        while waiting or running:
+            for _ in range(len(waiting)):
+                if len(running) >= at_once:
+                    break
+                cell = waiting.popleft()
+                claim = claims.take(cell.identity)
+                if claim is None:
+                    waiting.append(cell)
+                    continue
+                future = submit(cell, claim)
+                running[future] = cell, claim
+                future.add_done_callback(finished.put)
+            has_room = bool(waiting) and len(running) < at_once
+            try:
+                future = finished.get(timeout=PAUSE if has_room else None)
+            except Empty:
+                continue
+            cell, claim = running.pop(future)
+            claim.give_back()
+            if isinstance(future.result(raise_on_failure=False), ClaimLost):
+                waiting.append(cell)
+            else:
+                yield cell, future
+    finally:
+        for _, claim in running.values():
+            claim.give_back()
 
 
 def _registrar(settings: Settings, n_runs: int) -> "Registrar":

@@ -11,13 +11,14 @@ from flows.matrix import run_cells
 from flows.settings import Settings
 from flows.tasks import at_most
 from lsm_core.names import BenchmarkName
+from storage.claims import Claims
 
 if TYPE_CHECKING:
     from lsm_core.evaluation.promotion import PromotionRule
     from lsm_core.experiments.experiment import Experiment
 
 
-# One at a time: two would both start from the same champion. The deployment's limit sees to it.
+# One at a time: two would both start from the same champion.
 @flow(name="retrain", flow_run_name="retrain-{benchmark}", task_runner=at_most(1))
 def retrain(
     benchmark: BenchmarkName,
@@ -38,15 +39,17 @@ def retrain(
 
     settings = Settings.from_environment()
     settings.require_usable()
-    try:
-        experiment, notes = _challenger(benchmark, n_new, watched, settings)
-    except NoChampion as error:
-        experiment, notes = None, [str(error)]
-    if experiment is None:
-        verdict = {"model": f"lsm-{benchmark}", "promoted": False, "reason": "nothing was trained"}
-    else:
-        rule = PromotionRule(level=level, least_gain=least_gain)
-        verdict = _trained_and_judged(benchmark, experiment, settings, rule)
+    # The deployment's limit holds for one server, this for everybody who uses the store.
+    with Claims(settings.root / "claims").held(f"retrain-{benchmark}"):
+        try:
+            experiment, notes = _challenger(benchmark, n_new, watched, settings)
+        except NoChampion as error:
+            experiment, notes = None, [str(error)]
+        if experiment is None:
+            verdict = _nothing_new(benchmark)
+        else:
+            rule = PromotionRule(level=level, least_gain=least_gain)
+            verdict = _trained_and_judged(benchmark, experiment, settings, rule)
     page = "\n\n".join([_page(verdict), *notes])
     create_markdown_artifact(page, key=f"retrain-{benchmark.replace('_', '-')}")
     return {**verdict, "notes": notes}
@@ -70,6 +73,10 @@ def _challenger(
     return experiment, notes
 
 
+def _nothing_new(benchmark: BenchmarkName) -> dict[str, Any]:
+    return {"model": f"lsm-{benchmark}", "promoted": False, "reason": "nothing was trained"}
+
+
 def _trained_and_judged(
     benchmark: BenchmarkName,
     experiment: "Experiment",
@@ -86,8 +93,9 @@ def _trained_and_judged(
     (result,) = run_cells([experiment], settings, "retrain", settings.n_workers)
     if "error" in result:
         raise CellsFailed(f"the champion stays, its challenger failed with {result['error']}")
-    register_run(experiment.identity, root, uri, alias="challenger")
-    return judge(benchmark, location_of(experiment.data, root), uri, rule)
+    with Claims(root / "claims").held(f"champion-{benchmark}"):
+        register_run(experiment.identity, root, uri, alias="challenger")
+        return judge(benchmark, location_of(experiment.data, root), uri, rule)
 
 
 def _page(verdict: dict[str, Any]) -> str:

@@ -13,7 +13,8 @@ from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 from flows.progress import current_progress
 from flows.settings import Settings
 from lsm_core.names import BenchmarkName
-from storage.errors import DatasetMismatch, NotADataset, StorageError, StoreUnavailable
+from storage.claims import Claim, Claims
+from storage.errors import ClaimLost, DatasetMismatch, NotADataset, StorageError, StoreUnavailable
 from storage.location import Location
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 DATASET_UPDATED = "lsm.dataset.updated"
 """The event that tells of new data; `retrain/scheduled` waits for it."""
-HOPELESS = (ValueError, TypeError, StoreUnavailable, DatasetMismatch, NotADataset)
+HOPELESS = (ValueError, TypeError, StoreUnavailable, DatasetMismatch, NotADataset, ClaimLost)
 """Errors that another try will not mend."""
 
 
@@ -58,22 +59,26 @@ def generate_dataset(plan: "DataPlan", settings: Settings, announce: bool = Fals
     from flows.steps import datasets
     from flows.steps.compute import map_unordered
 
-    name = f"prepare {plan.benchmark.name}"
-    location = datasets.location_of(plan, settings.root)
-    missing = datasets.begin(plan, settings.root)
-    total = datasets.schema_of(plan).n_blocks
-    done = total - len(missing)
-    current_progress().update(name, done, total)
-    work = [(plan, settings.root, index) for index in missing]
-    for _ in map_unordered(
-        datasets.generate_block,
-        work,
-        n_workers=settings.n_workers,
-        dask_address=settings.dask_address,
+    name, progress = f"prepare {plan.benchmark.name}", current_progress()
+    location, schema = datasets.location_of(plan, settings.root), datasets.schema_of(plan)
+    total = schema.n_blocks
+    # Two that make the same data get the same bytes, but one of them need not.
+    with Claims(settings.root / "claims").held(
+        f"dataset-{schema.recipe}", lambda: progress.update(name, 0, total, "another makes it")
     ):
-        done += 1
-        current_progress().update(name, done, total)
-    datasets.finish(plan, settings.root)
+        missing = datasets.begin(plan, settings.root)
+        done = total - len(missing)
+        progress.update(name, done, total)
+        work = [(plan, settings.root, index) for index in missing]
+        for _ in map_unordered(
+            datasets.generate_block,
+            work,
+            n_workers=settings.n_workers,
+            dask_address=settings.dask_address,
+        ):
+            done += 1
+            progress.update(name, done, total)
+        datasets.finish(plan, settings.root)
     if announce and missing:
         _announce(plan.benchmark.name, location.url)
     return location.url
@@ -143,8 +148,14 @@ def _identity(_context: TaskRunContext, parameters: dict[str, Any]) -> str:
     result_serializer="json",
     task_run_name="train-{experiment.data.benchmark.name}-{experiment.model_name}",
 )
-def train_cell(experiment: "Experiment", place: "Workplace", n_ranks: int = 1) -> dict[str, Any]:
-    """Train one experiment in processes of its own and return its result."""
+def train_cell(
+    experiment: "Experiment", place: "Workplace", n_ranks: int, claim: Claim
+) -> dict[str, Any]:
+    """Train one experiment in processes of its own and return its result.
+
+    If its claim is lost, which happens to a machine that was asleep or cut off for a minute, the
+    training ends: another one goes on with it from the last checkpoint.
+    """
     from flows.steps.isolation import run_isolated
     from flows.steps.training import train
 
@@ -157,6 +168,8 @@ def train_cell(experiment: "Experiment", place: "Workplace", n_ranks: int = 1) -
     progress.update(name, 0, experiment.training.epochs)
 
     def report(message: dict[str, Any]) -> None:
+        if claim.is_lost:
+            raise ClaimLost(f"another machine has taken over to {name}; nothing is lost")
         note = f"relative L2 {message['error']:.4f}"
         progress.update(name, message["done"], message["total"], note)
 

@@ -47,7 +47,9 @@ def train(
         chosen_cell(preset, *names, source=source, training=training, frozen=frozen or [])
         for names in product(benchmarks, models, seeds or [0])
     ]
-    results = run_cells(cells, settings, suite, threads or settings.n_workers, ranks, register=True)
+    results = run_cells(
+        cells, settings, suite, threads or settings.n_workers, ranks=ranks, register=True
+    )
     page = markdown_table(compare(results))
     create_markdown_artifact(page, key="trained", description="Trained models")
     failures = [result for result in results if "error" in result]

@@ -10,7 +10,8 @@ StorageError
  ├── CheckpointCorrupt     no checkpoint of a run can be read
  ├── DownloadFailed        no address gave a file that can be kept
  ├── PublishedFileInvalid  a published file does not hold what it should
- └── NoSuchModel           the registry has no model of a name, version or alias
+ ├── NoSuchModel           the registry has no model of a name, version or alias
+ └── ClaimLost             others took a process for dead and have its work now
 
 Every message says what was found, what was expected and what to do.
 """
@@ -58,3 +59,7 @@ class PublishedFileInvalid(StorageError):
 
 class NoSuchModel(StorageError):
     """The registry has no model of this name, version or alias."""
+
+
+class ClaimLost(StorageError):
+    """Others took this process for dead and have its work now."""

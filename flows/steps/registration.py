@@ -11,6 +11,7 @@ from flows.steps.packaging import facts, package
 from flows.steps.retraining import LOCKED, settle_champion
 from flows.steps.surrogates import trained_run
 from flows.steps.training import open_tracking
+from storage.claims import Claims
 from storage.errors import StoreUnavailable
 from storage.location import Location
 from storage.model_registry import Alias, ModelRegistry, ModelVersion, registered_name
@@ -54,9 +55,10 @@ class Registrar:
 
     def settle(self) -> None:
         """Let the best run of each benchmark challenge its champion; tell what was missed."""
-        for results in self.registered.values():
+        for benchmark, results in self.registered.items():
             try:
-                verdict = settle_champion(results, self.root, self.tracking_uri)
+                with Claims(self.root / "claims").held(f"champion-{benchmark}"):
+                    verdict = settle_champion(results, self.root, self.tracking_uri)
             except Exception as error:  # as above
                 self.report(f"the champion stays: {error}")
                 continue
@@ -73,12 +75,14 @@ def register_once(identity: str, root: Location, tracking_uri: str) -> ModelVers
     """Return the version of a finished run, which is added if there is none; aliases stay."""
     run = trained_run(identity, root)
     registry, name = ModelRegistry(tracking_uri), registered_name(run.benchmark.name)
-    known = registry.of_run(name, identity)
-    if known is not None:
-        return known
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = package(run, Path(scratch) / name)
-        return registry.add(folder, name, model_tags(facts(run)))
+    # Another flow may look for the same run at the same time and, like this one, not find it.
+    with Claims(root / "claims").held(f"register-{identity}"):
+        known = registry.of_run(name, identity)
+        if known is not None:
+            return known
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = package(run, Path(scratch) / name)
+            return registry.add(folder, name, model_tags(facts(run)))
 
 
 def register_run(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import urllib.request
@@ -15,7 +16,7 @@ from flows.services import free_port
 REPOSITORY = Path(__file__).parents[2]
 
 
-def environment(store: Path, **more: str) -> dict[str, str]:
+def environment(store: Path | str, **more: str) -> dict[str, str]:
     """Return an environment without settings of ours, but for a store."""
     ours = ("LSM_", "PREFECT_", "MLFLOW_")
     kept = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
@@ -23,12 +24,15 @@ def environment(store: Path, **more: str) -> dict[str, str]:
 
 
 def run(
-    arguments: list[str], settings: dict[str, str], seconds: float = 400
+    arguments: list[str],
+    settings: dict[str, str],
+    seconds: float = 400,
+    folder: Path = REPOSITORY,
 ) -> subprocess.CompletedProcess[str]:
-    """Run `python -m arguments` as a user does and return how it ended."""
+    """Run `python -m arguments` in a folder, as a user does, and return how it ended."""
     return subprocess.run(
         [sys.executable, "-m", *arguments],
-        cwd=REPOSITORY,
+        cwd=folder,
         env=settings,
         capture_output=True,
         text=True,
@@ -38,7 +42,9 @@ def run(
 
 
 @contextmanager
-def local_stack(store: Path, **more: str) -> Iterator[dict[str, str]]:
+def local_stack(
+    store: Path | str, folder: Path = REPOSITORY, **more: str
+) -> Iterator[dict[str, str]]:
     """Start server, pool, worker and MLflow; provide the environment; leave nothing behind."""
     settings = environment(
         store,
@@ -47,20 +53,34 @@ def local_stack(store: Path, **more: str) -> Iterator[dict[str, str]]:
         **more,
     )
     try:
-        up = run(["flows.cli", "stack", "up"], settings, seconds=900)
+        up = run(["flows.cli", "stack", "up"], settings, 900, folder)
         assert up.returncode == 0, up.stderr
         yield settings
     finally:
-        pids = [service["pid"] for service in services(settings)]
-        down = run(["flows.cli", "stack", "down"], settings)
+        pids = [service["pid"] for service in services(settings, folder)]
+        down = run(["flows.cli", "stack", "down"], settings, folder=folder)
         assert down.returncode == 0, down.stderr
         assert pids
         assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
 
 
-def services(settings: dict[str, str]) -> list[dict[str, Any]]:
+def services(settings: dict[str, str], folder: Path = REPOSITORY) -> list[dict[str, Any]]:
     """Return what the stack started, each with whether it runs."""
-    return list(json.loads(run(["flows.cli", "stack", "status", "--json"], settings).stdout))
+    status = run(["flows.cli", "stack", "status", "--json"], settings, folder=folder)
+    return list(json.loads(status.stdout))
+
+
+def submitted(
+    name: str, parameters: dict[str, Any], settings: dict[str, str], folder: Path = REPOSITORY
+) -> str:
+    """Submit a run of a deployment and return its number."""
+    command = ["prefect", "deployment", "run", name]
+    for key, value in parameters.items():
+        command += ["--param", f"{key}={json.dumps(value)}"]
+    done = run(command, settings, folder=folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (found,) = set(re.findall(r"UUID: ([0-9a-f-]{36})", done.stdout))
+    return str(found)
 
 
 def ask(settings: dict[str, str], path: str, content: dict[str, Any] | None = None) -> Any:

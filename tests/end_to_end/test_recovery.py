@@ -2,7 +2,6 @@
 
 import json
 import random
-import re
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ from tests.end_to_end.local_stack import (
     local_stack,
     run,
     services,
+    submitted,
 )
 
 CELLS = {"preset": "smoke", "benchmarks": ["burgers"], "models": ["lsm", "fno", "unet"]}
@@ -98,17 +98,6 @@ def test_a_killed_command_continues_and_ends_with_the_same_table(
     done = run([*COMMAND, "--json"], settings, seconds=PATIENCE)
     assert done.returncode == 0, done.stderr
     assert errors(json.loads(done.stdout)["results"]) == table
-
-
-def submitted(name: str, parameters: dict[str, Any], settings: dict[str, str]) -> str:
-    """Submit a run and return its number."""
-    command = ["prefect", "deployment", "run", name]
-    for key, value in parameters.items():
-        command += ["--param", f"{key}={json.dumps(value)}"]
-    done = run(command, settings)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (found,) = set(re.findall(r"UUID: ([0-9a-f-]{36})", done.stdout))
-    return str(found)
 
 
 def worker_of(settings: dict[str, str]) -> psutil.Process:

@@ -1,0 +1,171 @@
+"""Claims: who works on what, in a store that several processes and machines share.
+
+A claim is a file whose name begins with what is claimed. Whoever wants one writes its mark, then
+looks: if another mark is there, it withdraws. Of two that write at the same time, each sees the
+other, so never do both go on; if both withdraw, both try again. This asks nothing of a store but
+that what was written is listed, which folders and object stores keep.
+
+A holder writes its mark again every few seconds. One that has not changed for a minute, by the
+clock of whoever waits, is a dead holder's, and so is one of a process of this machine that is gone.
+"""
+
+import json
+import os
+import random
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from storage.errors import StorageError
+from storage.location import Location
+
+BEAT = 10.0
+"""Seconds between two signs of life."""
+PATIENCE = 60.0
+"""Seconds without a sign of life after which a holder counts as dead."""
+PAUSE = 2.0
+SUFFIX = ".claim"
+
+
+class Claim:
+    """The right to work on something, kept alive until it is given back."""
+
+    def __init__(self, mark: Location, beat: float) -> None:
+        self.mark = mark
+        self.is_lost = False
+        """Whether others took this process for dead and may have begun the same work."""
+        self._count = 0
+        self._ended = threading.Event()
+        self._sign()
+        self._thread = threading.Thread(
+            target=self._stay_alive, args=(beat,), daemon=True, name=f"claim {mark.name}"
+        )
+
+    def keep(self) -> None:
+        """Begin to give signs of life."""
+        self._thread.start()
+
+    def give_back(self) -> None:
+        """Let others have it; one that was lost stays theirs."""
+        self._ended.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        try:
+            self.mark.remove()
+        except StorageError:
+            return  # the store is out of reach; without signs of life the mark dies
+
+    def _stay_alive(self, beat: float) -> None:
+        while not self._ended.wait(beat):
+            try:
+                if not self.mark.exists():
+                    self.is_lost = True
+                    return
+                self._sign()
+            except StorageError:
+                continue  # the store may be back at the next beat
+
+    def _sign(self) -> None:
+        self._count += 1
+        self.mark.write_bytes(json.dumps({**_this_process(), "beat": self._count}).encode())
+
+
+class Claims:
+    """The claims in one folder of a store, as one process sees them."""
+
+    def __init__(self, folder: Location, beat: float = BEAT, patience: float = PATIENCE) -> None:
+        self.folder = folder
+        self._beat, self._patience = beat, patience
+        self._seen: dict[str, tuple[bytes, float]] = {}
+
+    def take(self, name: str) -> Claim | None:
+        """Return the claim on something, or None if it is another's now."""
+        if self._holders(name):
+            return None
+        claim = Claim(self.folder / f"{name}.{uuid.uuid4().hex}{SUFFIX}", self._beat)
+        if self._holders(name) != [claim.mark.name]:
+            claim.give_back()
+            return None
+        claim.keep()
+        return claim
+
+    @contextmanager
+    def held(self, name: str, on_wait: Callable[[], None] = lambda: None) -> Iterator[Claim]:
+        """Hold the claim on something while the block runs, after waiting for it if need be."""
+        pause = 0.0
+        while (claim := self.take(name)) is None:
+            if not pause:
+                on_wait()
+            pause = min(PAUSE, 2 * pause or PAUSE / 32)
+            # Two that withdrew for each other must not meet again and again.
+            time.sleep(pause * random.uniform(0.5, 1.5))
+        try:
+            yield claim
+        finally:
+            claim.give_back()
+
+    def _holders(self, name: str) -> list[str]:
+        """Return the marks on something whose holders live; those of the dead are removed."""
+        marks = [
+            mark
+            for mark in self.folder.names()
+            if mark.endswith(SUFFIX) and mark.removesuffix(SUFFIX).rpartition(".")[0] == name
+        ]
+        dead = [mark for mark in marks if self._is_dead(mark)]
+        for mark in dead:
+            (self.folder / mark).remove()
+        return [mark for mark in marks if mark not in dead]
+
+    def _is_dead(self, mark: str) -> bool:
+        try:
+            content = (self.folder / mark).read_bytes()
+        except FileNotFoundError:
+            return True
+        now = time.monotonic()
+        before, since = self._seen.get(mark, (b"", now))
+        if content != before:
+            self._seen[mark] = content, now
+            since = now
+        return now - since > self._patience or _is_gone(content)
+
+
+def _is_gone(content: bytes) -> bool:
+    """Return whether a mark was left by a process of this machine that has ended."""
+    try:
+        holder: dict[str, Any] = json.loads(content)
+        if holder["machine"] != _machine():
+            return False
+        return psutil.Process(holder["pid"]).create_time() != holder["born"]
+    except psutil.NoSuchProcess:
+        return True
+    except (ValueError, TypeError, KeyError, AttributeError, psutil.Error):
+        return False  # whoever wrote this; if it never changes, it is dead in a while
+
+
+@cache
+def _this_process() -> dict[str, Any]:
+    return {
+        "machine": _machine(),
+        "pid": os.getpid(),
+        "born": psutil.Process().create_time(),
+    }
+
+
+@cache
+def _machine() -> str:
+    """Return what tells this machine, since it was started, from all others."""
+    try:
+        # Containers of one machine have their own process numbers.
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        numbers = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        boot, numbers = f"{psutil.boot_time():.0f}", ""
+    return " ".join((socket.gethostname(), boot, numbers)).strip()
