@@ -7,7 +7,7 @@ export DO_NOT_TRACK := true
 export MLFLOW_DISABLE_TELEMETRY := true
 
 .DEFAULT_GOAL := help
-.PHONY: help setup benchmark test test-all check audit sbom faults stack stack-down clean
+.PHONY: help setup benchmark browser test test-all check audit sbom faults stack stack-down clean
 
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -39,7 +39,7 @@ check: setup  ## style, types and the direction of imports
 	$(BIN)/lint-imports --no-cache
 	@$(BIN)/python infra/packages.py audit
 
-audit: setup  ## known holes in the pinned packages, where pip-audit and its database are there
+audit: setup  ## known holes in the pinned packages, where the index tells of them
 	@$(BIN)/python infra/packages.py audit
 
 sbom: setup  ## the bill of materials of .venv, as sbom.json
@@ -48,7 +48,13 @@ sbom: setup  ## the bill of materials of .venv, as sbom.json
 test: check  ## everything that takes seconds, and the end-to-end run
 	$(BIN)/python -m pytest -m 'not slow' --numprocesses auto --dist loadfile --no-loadscope-reorder
 
-test-all: check  ## the slow studies, too
+browser:  ## Chromium for the tests of pages, where this machine lets us install it
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null \
+		|| command -v google-chrome >/dev/null \
+		|| { test "$$(id -u)" = 0 && apt-get -qq update && apt-get -qq install -y chromium; } >/dev/null 2>&1 \
+		|| echo "no Chromium could be installed: the tests of pages will say that they did not run"
+
+test-all: check browser  ## the slow studies, too
 	$(BIN)/python -m pytest
 
 faults: setup  ## break everything on purpose and count what is lost; hours, continues if stopped

@@ -72,13 +72,29 @@ def audit() -> int:
         last = said.strip().rpartition("\n")[2] or f"no answer within {SECONDS} s"
         print(f"nothing was looked up: {last}")
         return 0
+    text, has_holes = verdict(found)
+    print(text)
+    return int(has_holes)
+
+
+def verdict(found: list[dict[str, Any]]) -> tuple[str, bool]:
+    """Return what to say of pip-audit's findings, and whether there is a hole among them.
+
+    A package that the index does not tell of, as mirrors often do not, was not found clean.
+    """
+    looked_up = [each for each in found if "skip_reason" not in each]
     holes = [
         f"{each['name']} {each['version']}: {hole['id']}, mended in {hole['fix_versions']}"
-        for each in found
+        for each in looked_up
         for hole in each.get("vulns", [])
     ]
-    print("\n".join(holes) or f"no known hole in {len(found)} packages")
-    return 1 if holes else 0
+    if holes:
+        return "\n".join(holes), True
+    if not looked_up:
+        return f"nothing was looked up: the index tells of none of {len(found)} packages", False
+    left = len(found) - len(looked_up)
+    rest = f"; of {left} more the index does not tell" if left else ""
+    return f"no known hole in {len(looked_up)} packages{rest}", False
 
 
 if __name__ == "__main__":

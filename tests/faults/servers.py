@@ -8,6 +8,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,6 +33,7 @@ from tests.storage.test_tracking_outage import MlflowServer, loss, wait_until
 REPOSITORY = Path(__file__).parents[2]
 N_STEPS = 300
 FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
+BUSY_ANSWERS = 10
 
 
 @contextmanager
@@ -279,8 +281,16 @@ class PrefectStack:
         request = urllib.request.Request(
             f"{self.api}{path}", content, {"Content-Type": "application/json"}, method=method
         )
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.loads(answer.read() or b"null")
+        for _ in range(BUSY_ANSWERS):
+            try:
+                with urllib.request.urlopen(request, timeout=60) as answer:
+                    return json.loads(answer.read() or b"null")
+            except urllib.error.HTTPError as error:
+                # "Try again": a busy database. Prefect's own clients do so, too.
+                if error.code != 503:
+                    raise
+                time.sleep(1)
+        raise RuntimeError(f"the server is too busy to answer {path}, again and again")
 
     def _answers(self) -> bool:
         try:
