@@ -1,18 +1,20 @@
 """A matrix of cells: each is trained once, with its data before it and its source before that."""
 
+import random
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from prefect import flow
 from prefect.futures import PrefectFuture
 
+from flows.errors import BadInput
 from flows.progress import current_progress
 from flows.settings import Settings
 from flows.tasks import at_most, generate_dataset, train_cell
 from storage.claims import PAUSE, Claim, Claims
-from storage.errors import ClaimLost
+from storage.errors import ClaimLost, StoreInterrupted, StoreUnavailable
 
 if TYPE_CHECKING:
     from flows.steps.registration import Registrar
@@ -35,14 +37,14 @@ def run_side_by_side(
     at_once = slots(len(cells), settings.n_workers)
     threads = max(1, settings.n_workers // at_once)
     run = matrix.with_options(task_runner=at_most(at_once))
-    return run(cells, settings, suite, threads, at_once, names, register)
+    return run(cells, suite, threads, at_once, names, register)
 
 
-# The parameters are our own objects, which pydantic need not look into.
+# The parameters are our own objects, which pydantic need not look into. Prefect keeps and shows
+# them; the settings are not among them, since addresses of databases may hold passwords.
 @flow(name="matrix", flow_run_name="{suite}", validate_parameters=False)
 def matrix(
     cells: Sequence["Experiment"],
-    settings: Settings,
     suite: str,
     threads: int,
     at_once: int,
@@ -50,6 +52,7 @@ def matrix(
     register: bool = False,
 ) -> list[dict[str, Any]]:
     """Train every cell once."""
+    settings = Settings.from_environment()
     return run_cells(cells, settings, suite, threads, at_once, names=names, register=register)
 
 
@@ -80,10 +83,7 @@ def run_cells(
     prepare_isolation()
     waves = _waves(cells)
     called = {cell.identity: name for cell, name in zip(cells, names, strict=False)}
-    places: dict[str, str] = {}
-    for cell in (cell for wave in waves for cell in wave):
-        if cell.dataset not in places:
-            places[cell.dataset] = generate_dataset(cell.data, settings)
+    places, broken = _prepared((cell for wave in waves for cell in wave), settings)
     # A wrong address is said before any training.
     open_tracking(settings.tracking_uri, settings.root)
     results: dict[str, dict[str, Any]] = {}
@@ -101,7 +101,9 @@ def run_cells(
         possible = []
         for cell in wave:
             source = cell.start.identity if cell.start else ""
-            if "error" in results.get(source, {}):
+            if cell.dataset in broken:
+                results[cell.identity] = failed(cell, broken[cell.dataset])
+            elif "error" in results.get(source, {}):
                 results[cell.identity] = failed(cell, RuntimeError(f"its source {source} failed"))
             else:
                 possible.append(cell)
@@ -115,40 +117,92 @@ def run_cells(
     return [results[cell.identity] for cell in cells]
 
 
+def _prepared(
+    cells: Iterable["Experiment"], settings: Settings
+) -> tuple[dict[str, str], dict[str, Exception]]:
+    """Return where the data of cells lies, and why some of it could not be made, by recipe.
+
+    A problem that the solver fails on is no reason not to train on the others.
+    """
+    places: dict[str, str] = {}
+    broken: dict[str, Exception] = {}
+    for cell in cells:
+        if cell.dataset in places or cell.dataset in broken:
+            continue
+        try:
+            places[cell.dataset] = generate_dataset(cell.data, settings)
+        except (StoreUnavailable, BadInput):
+            raise  # as with every other dataset
+        except Exception as error:
+            broken[cell.dataset] = error
+    return places, broken
+
+
 def _shared_out(
     cells: Sequence["Experiment"], claims: Claims, at_once: int, submit: Submit
 ) -> Iterator[tuple["Experiment", PrefectFuture[Any]]]:
     """Yield every cell with its finished task; those that others have in hand wait for them."""
-    waiting = deque(cells)
+    waiting, told = deque(cells), 0
     running: dict[PrefectFuture[Any], tuple[Experiment, Claim]] = {}
     finished: SimpleQueue[PrefectFuture[Any]] = SimpleQueue()
+    ended: list[tuple[Experiment, PrefectFuture[Any]]] = []
     try:
-        while waiting or running:
+        while waiting or running or ended:
             for _ in range(len(waiting)):
                 if len(running) >= at_once:
                     break
                 cell = waiting.popleft()
-                claim = claims.take(cell.identity)
-                if claim is None:
+                begun = _begun(cell, claims, submit)
+                if begun is None:
                     waiting.append(cell)
                     continue
-                future = submit(cell, claim)
-                running[future] = cell, claim
-                future.add_done_callback(finished.put)
-            has_room = bool(waiting) and len(running) < at_once
+                running[begun[0]] = cell, begun[1]
+                begun[0].add_done_callback(finished.put)
+            # After the next has begun: whoever takes these has work with them.
+            while ended:
+                yield ended.pop()
+            n_elsewhere = len(waiting) if len(running) < at_once else 0
+            if n_elsewhere not in (0, told):
+                current_progress().update(
+                    "share", len(cells) - n_elsewhere, len(cells), "others have the rest in hand"
+                )
+            told = n_elsewhere
+            pause = PAUSE * random.uniform(0.5, 1.5) if n_elsewhere else None
             try:
-                future = finished.get(timeout=PAUSE if has_room else None)
+                future = finished.get(timeout=pause) if waiting or running else None
             except Empty:
+                continue
+            if future is None:
                 continue
             cell, claim = running.pop(future)
             claim.give_back()
             if isinstance(future.result(raise_on_failure=False), ClaimLost):
                 waiting.append(cell)
             else:
-                yield cell, future
+                ended.append((cell, future))
     finally:
         for _, claim in running.values():
+            claim.is_lost = True  # its training ends, or two would have the cell
             claim.give_back()
+
+
+def _begun(
+    cell: "Experiment", claims: Claims, submit: Submit
+) -> tuple[PrefectFuture[Any], Claim] | None:
+    """Return the task of a cell with its claim; None if others have it or the store is away."""
+    try:
+        claim = claims.take(cell.identity)
+    except StoreInterrupted:
+        return None
+    if claim is None:
+        return None
+    try:
+        return submit(cell, claim), claim
+    except BaseException as error:
+        claim.give_back()
+        if isinstance(error, StoreInterrupted):
+            return None
+        raise
 
 
 def _registrar(settings: Settings, n_runs: int) -> "Registrar":

@@ -82,7 +82,8 @@ def serve(folder: Path) -> None:
     require_postgres(folder)
     found = programs()
     assert found is not None
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)  # whoever reaches the socket is trusted
     if os.geteuid() == 0:
         _become("postgres", folder)
     data, partial = folder / "data", folder / "data.partial"

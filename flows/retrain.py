@@ -11,7 +11,8 @@ from flows.matrix import run_cells
 from flows.settings import Settings
 from flows.tasks import at_most
 from lsm_core.names import BenchmarkName
-from storage.claims import Claims
+from storage.claims import Claim, Claims
+from storage.errors import ClaimLost
 
 if TYPE_CHECKING:
     from lsm_core.evaluation.promotion import PromotionRule
@@ -40,7 +41,9 @@ def retrain(
     settings = Settings.from_environment()
     settings.require_usable()
     # The deployment's limit holds for one server, this for everybody who uses the store.
-    with Claims(settings.root / "claims").held(f"retrain-{benchmark}"):
+    rule = PromotionRule(level=level, least_gain=least_gain)
+    with Claims(settings.root / "claims").held(f"retrain-{benchmark}") as claim:
+        earlier = _verdict_on_the_last(benchmark, settings, rule)
         try:
             experiment, notes = _challenger(benchmark, n_new, watched, settings)
         except NoChampion as error:
@@ -48,8 +51,8 @@ def retrain(
         if experiment is None:
             verdict = _nothing_new(benchmark)
         else:
-            rule = PromotionRule(level=level, least_gain=least_gain)
-            verdict = _trained_and_judged(benchmark, experiment, settings, rule)
+            verdict = _trained_and_judged(benchmark, experiment, settings, rule, claim)
+    notes = [*notes, *earlier]
     page = "\n\n".join([_page(verdict), *notes])
     create_markdown_artifact(page, key=f"retrain-{benchmark.replace('_', '-')}")
     return {**verdict, "notes": notes}
@@ -73,6 +76,19 @@ def _challenger(
     return experiment, notes
 
 
+def _verdict_on_the_last(
+    benchmark: BenchmarkName, settings: Settings, rule: "PromotionRule"
+) -> list[str]:
+    """Judge what a retraining left that died after it had trained; return what came of it."""
+    from flows.steps.retraining import judge_left
+
+    with Claims(settings.root / "claims").held(f"champion-{benchmark}"):
+        verdict = judge_left(benchmark, settings.root, settings.tracking_uri, rule)
+    return (
+        [] if verdict is None else [f"An earlier retraining had no verdict yet. {_page(verdict)}"]
+    )
+
+
 def _nothing_new(benchmark: BenchmarkName) -> dict[str, Any]:
     return {"model": f"lsm-{benchmark}", "promoted": False, "reason": "nothing was trained"}
 
@@ -82,17 +98,22 @@ def _trained_and_judged(
     experiment: "Experiment",
     settings: Settings,
     rule: "PromotionRule",
+    claim: Claim,
 ) -> dict[str, Any]:
     from flows.steps.cells import bound
     from flows.steps.datasets import location_of
     from flows.steps.registration import register_run
-    from flows.steps.retraining import judge
+    from flows.steps.retraining import RETRAIN_SUITE, judge
 
     root, uri = settings.root, settings.tracking_uri
     experiment = bound(experiment)
-    (result,) = run_cells([experiment], settings, "retrain", settings.n_workers)
+    (result,) = run_cells([experiment], settings, RETRAIN_SUITE, settings.n_workers)
     if "error" in result:
         raise CellsFailed(f"the champion stays, its challenger failed with {result['error']}")
+    if claim.is_lost:
+        raise ClaimLost(
+            f"another machine retrains the model of {benchmark} now; it is left to that"
+        )
     with Claims(root / "claims").held(f"champion-{benchmark}"):
         register_run(experiment.identity, root, uri, alias="challenger")
         return judge(benchmark, location_of(experiment.data, root), uri, rule)

@@ -86,6 +86,11 @@ def database_url(database: str, state: Path, name: Literal["prefect", "mlflow"])
     if database == "local":
         return f"postgresql+{driver}://postgres@/{name}?host={postgres_folder(state)}"
     where = urlparse(database)
+    if where.query:
+        raise BadInput(
+            "LSM_DATABASE has settings behind a question mark, which the drivers of the two "
+            "servers name differently; give them by the environment (PGSSLMODE and the like)"
+        )
     if where.scheme != "postgresql" or not where.netloc or where.path.strip("/"):
         raise BadInput(
             "LSM_DATABASE must be `local` or postgresql://USER:PASSWORD@HOST:PORT without a "
@@ -106,6 +111,10 @@ def service_environment(settings: Settings) -> dict[str, str]:
         "PREFECT_HOME": str(settings.state / "prefect"),
         "PREFECT_LOCAL_STORAGE_PATH": str(settings.state / "prefect" / "results"),
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        # By default any page that a browser shows may speak with the server; its own needs nothing.
+        "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": os.environ.get(
+            "PREFECT_SERVER_CORS_ALLOWED_ORIGINS", "http://127.0.0.1"
+        ),
         "DO_NOT_TRACK": "true",
         "MLFLOW_DISABLE_TELEMETRY": "true",
         # Without this MLflow's server starts eight more processes for jobs that are not used here.

@@ -16,6 +16,7 @@ from flows.errors import BadInput, ServiceFailed
 from flows.postgres import make_databases, require_postgres
 from flows.services import MARK, is_healthy, start_service, stop_process, wait_until_healthy
 from flows.settings import POOL, Settings, database_url, postgres_folder, service_environment
+from storage.processes import birth_of
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,7 @@ class Service:
     def process(self) -> psutil.Process | None:
         """Return the process, or None if it is gone and its number perhaps another's."""
         try:
-            process = psutil.Process(self.pid)
-            alive = process.create_time() == self.born and process.is_running()
-            return process if alive and process.status() != psutil.STATUS_ZOMBIE else None
+            return psutil.Process(self.pid) if birth_of(self.pid) == self.born else None
         except psutil.NoSuchProcess:
             return None
 
@@ -183,9 +182,8 @@ def _start(
     health: str,
     environment: Mapping[str, str],
 ) -> Service:
-    process = psutil.Process(start_service(command, log, environment).pid)
-    born = process.create_time()
-    return Service(name, process.pid, born, url, str(log), health, tuple(command))
+    pid = start_service(command, log, environment).pid
+    return Service(name, pid, birth_of(pid) or 0.0, url, str(log), health, tuple(command))
 
 
 def _mlflow_command(settings: Settings) -> list[str]:

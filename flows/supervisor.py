@@ -9,6 +9,8 @@ import threading
 import time
 from dataclasses import dataclass
 
+from flows.errors import ServiceFailed
+from flows.services import stop_process
 from flows.settings import Settings
 from flows.stack import SUPERVISOR, Service, keep_services, services
 
@@ -36,11 +38,33 @@ class Restarts:
 def supervise(settings: Settings, is_over: threading.Event) -> None:
     """Start services that have died again, until told to end."""
     restarts: dict[str, Restarts] = {}
+    told = ""
     while not is_over.wait(PAUSE):
-        known = services(settings)
-        alive = [_kept_alive(each, restarts.setdefault(each.name, Restarts())) for each in known]
-        if alive != known:
-            keep_services(settings, alive)
+        try:
+            _look_once(settings, restarts)
+            told = ""
+        except (OSError, ServiceFailed) as error:
+            # A full disk, or a file that somebody damaged: it may be mended.
+            if str(error) != told:
+                print(f"cannot look after the services: {error}", flush=True)
+            told = str(error)
+
+
+def _look_once(settings: Settings, restarts: dict[str, Restarts]) -> None:
+    """Start again what has died; each is written down as soon as it runs, or ended if it cannot."""
+    known = services(settings)
+    for index, service in enumerate(known):
+        again = _kept_alive(service, restarts.setdefault(service.name, Restarts()))
+        if again is service:
+            continue
+        known[index] = again
+        try:
+            keep_services(settings, known)
+        except OSError:
+            process = again.process()
+            if process is not None:
+                stop_process(process)
+            raise
 
 
 def _kept_alive(service: Service, restarts: Restarts) -> Service:

@@ -14,7 +14,14 @@ from flows.progress import current_progress
 from flows.settings import Settings
 from lsm_core.names import BenchmarkName
 from storage.claims import Claim, Claims
-from storage.errors import ClaimLost, DatasetMismatch, NotADataset, StorageError, StoreUnavailable
+from storage.errors import (
+    ClaimLost,
+    DatasetMismatch,
+    NotADataset,
+    StorageError,
+    StoreInterrupted,
+    StoreUnavailable,
+)
 from storage.location import Location
 
 if TYPE_CHECKING:
@@ -24,6 +31,9 @@ if TYPE_CHECKING:
 
 DATASET_UPDATED = "lsm.dataset.updated"
 """The event that tells of new data; `retrain/scheduled` waits for it."""
+PAUSES = [2.0, 5.0, 15.0, 60.0, 180.0]
+"""Seconds before each new try of a task."""
+ORDINARY_TRIES = 2
 HOPELESS = (ValueError, TypeError, StoreUnavailable, DatasetMismatch, NotADataset, ClaimLost)
 """Errors that another try will not mend."""
 
@@ -34,18 +44,24 @@ def at_most(n_tasks: int) -> TaskRunner[PrefectFuture[Any]]:
     return cast(TaskRunner[PrefectFuture[Any]], ThreadPoolTaskRunner(max_workers=n_tasks))
 
 
-def _may_help(_task: Any, _run: Any, state: Any) -> bool:
-    """Return whether a failed task is worth another try."""
+def _may_help(_task: Any, run: Any, state: Any) -> bool:
+    """Return whether a failed task is worth another try.
+
+    A network that broke down may take minutes to come back; what else goes wrong twice is not
+    going to go right.
+    """
     from lsm_core.training.loop import Diverged
 
     error = state.result(raise_on_failure=False)
-    return not isinstance(error, (*HOPELESS, Diverged))
+    if isinstance(error, StoreInterrupted):
+        return True
+    return run.run_count <= ORDINARY_TRIES and not isinstance(error, (*HOPELESS, Diverged))
 
 
 @task(
     name="generate-dataset",
-    retries=2,
-    retry_delay_seconds=2,
+    retries=len(PAUSES),
+    retry_delay_seconds=PAUSES,
     retry_condition_fn=_may_help,
     # The store itself knows which blocks it has; a cached answer would not notice a removed one.
     cache_policy=NO_CACHE,
@@ -99,8 +115,8 @@ def _announce(benchmark: str, url: str) -> None:
 
 @task(
     name="convert-official",
-    retries=2,
-    retry_delay_seconds=5,
+    retries=len(PAUSES),
+    retry_delay_seconds=PAUSES,
     retry_condition_fn=_may_help,
     cache_policy=NO_CACHE,
 )
@@ -140,8 +156,8 @@ def _identity(_context: TaskRunContext, parameters: dict[str, Any]) -> str:
 @task(
     name="train",
     tags=["training"],  # `prefect concurrency-limit create training N` bounds it over all workers
-    retries=1,
-    retry_delay_seconds=2,
+    retries=len(PAUSES),
+    retry_delay_seconds=PAUSES,
     retry_condition_fn=_may_help,
     cache_key_fn=_identity,
     persist_result=True,

@@ -17,36 +17,41 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from storage.errors import StorageError
+from storage.errors import StorageError, StoreInterrupted
 from storage.location import Location
+from storage.processes import birth_of
 
 BEAT = 10.0
 """Seconds between two signs of life."""
 PATIENCE = 60.0
 """Seconds without a sign of life after which a holder counts as dead."""
 PAUSE = 2.0
+OUTAGE = 600.0
+"""Seconds for which whoever waits for a claim bears that the store is out of reach."""
 SUFFIX = ".claim"
 
 
 class Claim:
     """The right to work on something, kept alive until it is given back."""
 
-    def __init__(self, mark: Location, beat: float) -> None:
+    def __init__(self, mark: Location, beat: float, patience: float) -> None:
         self.mark = mark
         self.is_lost = False
-        """Whether others took this process for dead and may have begun the same work."""
+        """Whether others may have taken this process for dead and begun the same work."""
+        self._beat, self._patience = beat, patience
         self._count = 0
         self._ended = threading.Event()
+        self._signed = _uptime()
         self._sign()
         self._thread = threading.Thread(
-            target=self._stay_alive, args=(beat,), daemon=True, name=f"claim {mark.name}"
+            target=self._stay_alive, daemon=True, name=f"claim {mark.name}"
         )
 
     def keep(self) -> None:
@@ -58,24 +63,34 @@ class Claim:
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join()
-        try:
+        with suppress(StorageError):  # out of reach; without signs of life the mark dies
             self.mark.remove()
-        except StorageError:
-            return  # the store is out of reach; without signs of life the mark dies
 
-    def _stay_alive(self, beat: float) -> None:
-        while not self._ended.wait(beat):
+    def _stay_alive(self) -> None:
+        while not self._ended.wait(self._beat):
             try:
-                if not self.mark.exists():
+                if self.mark.exists():
+                    self._sign()
+                else:
                     self.is_lost = True
-                    return
-                self._sign()
-            except StorageError:
-                continue  # the store may be back at the next beat
+            except Exception:  # whatever it is, the store may be back at the next beat
+                continue
+            finally:
+                # Asleep or cut off for so long that others take this process for dead. A sign that
+                # comes too late is taken back: the mark that it made may stand beside another.
+                if _uptime() - self._signed > self._patience:
+                    self.is_lost = True
+            if self.is_lost:
+                with suppress(StorageError):
+                    self.mark.remove()
+                return
 
     def _sign(self) -> None:
         self._count += 1
         self.mark.write_bytes(json.dumps({**_this_process(), "beat": self._count}).encode())
+        now = _uptime()
+        if now - self._signed <= self._patience:
+            self._signed = now
 
 
 class Claims:
@@ -90,8 +105,14 @@ class Claims:
         """Return the claim on something, or None if it is another's now."""
         if self._holders(name):
             return None
-        claim = Claim(self.folder / f"{name}.{uuid.uuid4().hex}{SUFFIX}", self._beat)
-        if self._holders(name) != [claim.mark.name]:
+        mark = self.folder / f"{name}.{uuid.uuid4().hex}{SUFFIX}"
+        claim = Claim(mark, self._beat, self._patience)
+        try:
+            is_alone = self._holders(name) == [mark.name]
+        except BaseException:
+            claim.give_back()
+            raise
+        if not is_alone:
             claim.give_back()
             return None
         claim.keep()
@@ -100,26 +121,43 @@ class Claims:
     @contextmanager
     def held(self, name: str, on_wait: Callable[[], None] = lambda: None) -> Iterator[Claim]:
         """Hold the claim on something while the block runs, after waiting for it if need be."""
-        pause = 0.0
-        while (claim := self.take(name)) is None:
-            if not pause:
-                on_wait()
-            pause = min(PAUSE, 2 * pause or PAUSE / 32)
-            # Two that withdrew for each other must not meet again and again.
-            time.sleep(pause * random.uniform(0.5, 1.5))
+        claim = self._waited_for(name, on_wait)
         try:
             yield claim
         finally:
             claim.give_back()
 
+    def _waited_for(self, name: str, on_wait: Callable[[], None]) -> Claim:
+        pause, reached = 0.0, time.monotonic()
+        while True:
+            try:
+                claim = self.take(name)
+                reached = time.monotonic()
+            except StoreInterrupted:
+                if time.monotonic() - reached > OUTAGE:
+                    raise
+                claim = None
+            if claim is not None:
+                return claim
+            if not pause:
+                on_wait()
+            pause = min(PAUSE, 2 * pause or PAUSE / 32)
+            # Two that withdrew for each other must not meet again and again.
+            time.sleep(pause * random.uniform(0.5, 1.5))
+
     def _holders(self, name: str) -> list[str]:
         """Return the marks on something whose holders live; those of the dead are removed."""
-        marks = [
-            mark
-            for mark in self.folder.names()
-            if mark.endswith(SUFFIX) and mark.removesuffix(SUFFIX).rpartition(".")[0] == name
-        ]
-        dead = [mark for mark in marks if self._is_dead(mark)]
+        try:
+            marks = [
+                mark
+                for mark in self.folder.names()
+                if mark.endswith(SUFFIX) and mark.removesuffix(SUFFIX).rpartition(".")[0] == name
+            ]
+            dead = [mark for mark in marks if self._is_dead(mark)]
+        except StorageError:
+            # Nobody could give signs of life meanwhile; their time begins anew.
+            self._seen.clear()
+            raise
         for mark in dead:
             (self.folder / mark).remove()
         return [mark for mark in marks if mark not in dead]
@@ -141,22 +179,20 @@ def _is_gone(content: bytes) -> bool:
     """Return whether a mark was left by a process of this machine that has ended."""
     try:
         holder: dict[str, Any] = json.loads(content)
-        if holder["machine"] != _machine():
-            return False
-        return psutil.Process(holder["pid"]).create_time() != holder["born"]
-    except psutil.NoSuchProcess:
-        return True
-    except (ValueError, TypeError, KeyError, AttributeError, psutil.Error):
+        return holder["machine"] == _machine() and birth_of(int(holder["pid"])) != holder["born"]
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, OSError):
         return False  # whoever wrote this; if it never changes, it is dead in a while
 
 
-@cache
 def _this_process() -> dict[str, Any]:
-    return {
-        "machine": _machine(),
-        "pid": os.getpid(),
-        "born": psutil.Process().create_time(),
-    }
+    return {"machine": _machine(), "pid": os.getpid(), "born": birth_of(os.getpid())}
+
+
+def _uptime() -> float:
+    """Return seconds on a clock that nobody sets and that goes on while the machine sleeps."""
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.monotonic()
 
 
 @cache

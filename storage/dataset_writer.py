@@ -11,11 +11,14 @@ the dataset until it is complete, so that a dataset in the making is never taken
 import hashlib
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import zarr
 from zarr.codecs import ZstdCodec
+from zarr.core.buffer import default_buffer_prototype
+from zarr.errors import ContainsArrayError, ContainsGroupError
 from zarr.storage import MemoryStore
 
 from storage.dataset_schema import DatasetSchema, VariableSchema, digest_of
@@ -314,13 +317,24 @@ def _ensure_array(group: zarr.Group, name: str, **settings: Any) -> "zarr.Array[
     that was cut off may have left, is replaced.
     """
     expected = zarr.create_array(MemoryStore(), **settings)
-    try:
-        found = group.get(name)
-    except (ValueError, KeyError, TypeError):
-        found = None
-    if isinstance(found, zarr.Array) and found.metadata == expected.metadata:
-        return found
+    for _ in range(2):
+        try:
+            found = group.get(name)
+        except (ValueError, KeyError, TypeError):
+            found = None
+        if isinstance(found, zarr.Array) and _written(found) == _written(expected):
+            return found
+        # Not with `overwrite` at once: another process that has made it just now may have written
+        # into it, too. Of two that make it at the same time, both write the same metadata.
+        with suppress(ContainsArrayError, ContainsGroupError):
+            return group.create_array(name, **settings)
     return group.create_array(name, **settings, overwrite=True)
+
+
+def _written(array: "zarr.Array[Any]") -> bytes:
+    """Return the metadata of an array as it is stored; as objects NaN would not equal NaN."""
+    (content,) = array.metadata.to_buffer_dict(default_buffer_prototype()).values()
+    return content.to_bytes()
 
 
 def _array(group: zarr.Group, name: str) -> "zarr.Array[Any]":

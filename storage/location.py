@@ -2,6 +2,7 @@
 
 import asyncio
 import atexit
+import errno
 import os
 import uuid
 from collections.abc import Iterator
@@ -117,9 +118,14 @@ class Location:
             for _ in range(REMOVALS):
                 if not filesystem.exists(path):
                     return
-                # Another process may remove the same at the same time.
-                with suppress(FileNotFoundError):
+                # Another process may remove the same, or write in it, at the same time.
+                try:
                     filesystem.rm(path, recursive=True)
+                except FileNotFoundError:
+                    continue
+                except OSError as error:
+                    if error.errno != errno.ENOTEMPTY:
+                        raise
 
     def zarr_store(self, *, read_only: bool = False) -> Store:
         """Return the folder as a zarr store."""

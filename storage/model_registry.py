@@ -22,6 +22,7 @@ from mlflow.exceptions import MlflowException
 from sqlalchemy.exc import SQLAlchemyError
 
 from storage.errors import NoSuchModel, StoreUnavailable
+from storage.run_journal import without_credentials
 
 Alias = Literal["champion", "challenger"]
 
@@ -59,6 +60,7 @@ class ModelRegistry:
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
+        self.shown_uri = without_credentials(uri)
         with self._reached():
             self.client = mlflow.MlflowClient(tracking_uri=uri, registry_uri=uri)
 
@@ -122,7 +124,7 @@ class ModelRegistry:
         except NoSuchModel as error:
             found = ", ".join(self._references(name)) or "no version of it"
             raise NoSuchModel(
-                f"there is no {reference} in the registry {self.uri}, found {found}"
+                f"there is no {reference} in the registry {self.shown_uri}, found {found}"
             ) from error
 
     def with_alias(self, name: str, alias: Alias) -> ModelVersion | None:
@@ -179,7 +181,7 @@ class ModelRegistry:
         found = self.client.search_runs(experiments, f"tags.identity = '{identity}'", max_results=1)
         if not found:
             raise NoSuchModel(
-                f"the tracking store {self.uri} has no run {identity}; train it again, which "
+                f"the tracking store {self.shown_uri} has no run {identity}; train it again, which "
                 "takes no time when it is finished, to bring it there"
             )
         info: RunInfo = found[0].info
@@ -216,11 +218,12 @@ class ModelRegistry:
         try:
             yield
         except (MlflowException, SQLAlchemyError) as error:
-            first = str(error).partition("\n")[0]
+            first = without_credentials(str(error).partition("\n")[0])
             if isinstance(error, MlflowException) and error.error_code in _UNKNOWN:
-                raise NoSuchModel(f"the registry {self.uri} refuses: {first}") from error
+                raise NoSuchModel(f"the registry {self.shown_uri} refuses: {first}") from error
             raise StoreUnavailable(
-                f"the model registry {self.uri} cannot be used ({first}); check MLFLOW_TRACKING_URI"
+                f"the model registry {self.shown_uri} cannot be used ({first}); check "
+                "MLFLOW_TRACKING_URI"
             ) from error
 
 

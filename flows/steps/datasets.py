@@ -6,6 +6,7 @@ import numpy as np
 
 from flows.errors import GenerationFailed
 from flows.steps.added_samples import added_arrays
+from flows.steps.known_samples import known_samples
 from flows.steps.sources import source_digest
 from lsm_core.benchmarks.benchmark import Benchmark
 from lsm_core.experiments.data_plan import DataPlan
@@ -77,6 +78,8 @@ def generate_block(plan: DataPlan, root: Location, index: int) -> int:
     block = schema.block(index)
     spool = SampleSpool.beside(location)
     samples = added_arrays(plan, root, block)
+    planned = {sample: plan.seed_of(sample) for sample in block if sample not in samples}
+    samples |= known_samples(schema, location, planned, REPLACEMENT_STEP)
     unknown = [sample for sample in block if sample not in samples]
     if plan.keep_each_sample:
         samples |= {sample: _kept_or_solved(plan, spool, sample) for sample in unknown}

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import pickle
 import socket
+import threading
 from collections.abc import Callable
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
@@ -151,6 +152,7 @@ def _work(
 ) -> None:
     os.environ.clear()
     os.environ.update(environment)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
 
     def report(message: dict[str, Any]) -> None:
         sender.send(("report", message))
@@ -161,6 +163,17 @@ def _work(
         outcome = ("error", _sendable(error))
     sender.send(outcome)
     sender.close()
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that started it is gone: nobody would take its result.
+
+    Whoever takes up the same work then does not meet it half-way.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _sendable(error: BaseException) -> BaseException:

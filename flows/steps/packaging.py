@@ -97,6 +97,7 @@ def facts(run: TrainedRun) -> dict[str, Any]:
     result = run.result
     return {
         "identity": result["identity"],
+        "suite": result["suite"],
         "protocol": result["protocol"],
         "preset": result["preset"],
         "benchmark": result["benchmark"],

@@ -4,6 +4,7 @@
     experiment = with_more_seeds(base, 64)                  what to train; or with_files(...)
     register_run(identity, root, uri, alias="challenger")   after it is trained
     verdict = judge(benchmark, dataset, uri)                promoted, or kept, and why
+    verdict = judge_left(benchmark, root, uri)              of one that died before its verdict
 
 Both are judged on the same locked test samples. The champion changes in one step, the last:
 whatever fails before leaves it in place, and judging again gives the same verdict.
@@ -40,6 +41,7 @@ from storage.model_registry import ModelRegistry, ModelVersion, registered_name
 
 LOCKED = "locked_test_samples"
 """The tag of a registered name that says by which test samples its models are judged."""
+RETRAIN_SUITE = "retrain"
 EVALUATION_BATCH = 100
 
 
@@ -155,6 +157,41 @@ def judge(
     return told
 
 
+def judge_left(
+    benchmark: BenchmarkName,
+    root: Location,
+    tracking_uri: str,
+    rule: PromotionRule | None = None,
+) -> dict[str, Any] | None:
+    """Judge the model of a retraining that died before its verdict; None if there is none.
+
+    Its samples count as used as soon as it is registered: without a verdict they would be lost.
+    """
+    registry, name = ModelRegistry(tracking_uri), registered_name(benchmark)
+    left = next((each for each in registry.versions(name) if _awaits_verdict(each)), None)
+    if left is None:
+        return None
+    result = Checkpoints(root / "checkpoints" / left.tags["identity"]).result()
+    if result is None:
+        registry.set_tags(left, {"judged/reason": f"its run is not in {root}"})
+        return None
+    registry.set_alias(name, "challenger", left.number)
+    return judge(benchmark, _dataset_of(result, root), tracking_uri, rule)
+
+
+def _awaits_verdict(version: ModelVersion) -> bool:
+    is_judged = any(tag.startswith("judged/") for tag in version.tags)
+    return (
+        version.tags.get("suite") == RETRAIN_SUITE
+        and not is_judged
+        and "champion" not in version.aliases
+    )
+
+
+def _dataset_of(result: dict[str, Any], root: Location) -> Location:
+    return root / "datasets" / result["benchmark"] / result["dataset"]["name"]
+
+
 def settle_champion(
     results: Sequence[dict[str, Any]],
     root: Location,
@@ -176,7 +213,7 @@ def settle_champion(
     champion = registry.with_alias(name, "champion")
     if champion is not None and champion.number == challenger.number:
         return None
-    dataset = root / "datasets" / best["benchmark"] / best["dataset"]["name"]
+    dataset = _dataset_of(best, root)
     gives_way = champion is not None and champion.tags.get("preset") == "smoke" != best["preset"]
     if champion is None or gives_way:
         registry.set_name_tag(name, LOCKED, _test_digest(dataset))

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,17 @@ def test_a_wrong_parameter_is_rejected_at_submission(stack: dict[str, str]) -> N
     done = run([*command, "--param", "preset=enormous"], stack)
     assert done.returncode != 0
     assert "enormous" in done.stdout + done.stderr
+
+
+def test_a_page_of_somebody_else_cannot_speak_with_the_server(stack: dict[str, str]) -> None:
+    answers = {}
+    for origin in ("https://example.org", "http://127.0.0.1"):
+        request = urllib.request.Request(
+            f"{stack['PREFECT_API_URL']}/health", headers={"Origin": origin}
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            answers[origin] = answer.headers.get("Access-Control-Allow-Origin")
+    assert answers == {"https://example.org": None, "http://127.0.0.1": "http://127.0.0.1"}
 
 
 def test_a_schedule_gets_scheduled_runs(stack: dict[str, str]) -> None:

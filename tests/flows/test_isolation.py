@@ -1,5 +1,8 @@
 import os
 import signal
+import subprocess
+import sys
+import time
 from typing import Any
 
 import pytest
@@ -7,6 +10,7 @@ import pytest
 from flows.errors import ProcessDied
 from flows.steps.compute import map_unordered
 from flows.steps.isolation import Report, run_isolated
+from storage.processes import birth_of
 
 
 def add(left: int, right: int, report: Report) -> tuple[int, int]:
@@ -97,3 +101,28 @@ def test_work_is_spread_over_a_dask_cluster() -> None:
 def test_a_scheduler_that_is_not_there_is_said() -> None:
     with pytest.raises(ValueError, match="LSM_DASK"):
         list(map_unordered(pow, [(2, 2)], n_workers=1, dask_address="nonsense://127.0.0.1:1"))
+
+
+ORPHAN = """
+from flows.steps.isolation import run_isolated
+from tests.flows.test_isolation import sleep_for_long
+run_isolated(sleep_for_long, report=lambda message: print(message["pid"], flush=True))
+"""
+
+
+def sleep_for_long(report: Any) -> None:
+    report({"pid": os.getpid()})
+    time.sleep(600)
+
+
+def test_a_process_ends_with_the_one_that_was_to_take_its_result() -> None:
+    command = [sys.executable, "-c", ORPHAN]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        assert birth_of(pid) is not None
+        parent.kill()
+        deadline = time.monotonic() + 60
+        while birth_of(pid) is not None:
+            assert time.monotonic() < deadline, "it outlived its parent"
+            time.sleep(0.1)

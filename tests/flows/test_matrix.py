@@ -1,14 +1,25 @@
 """A matrix of cells, planned without training anything."""
 
+import inspect
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from flows.errors import BadInput
+from flows import matrix as matrix_module
+from flows.errors import BadInput, GenerationFailed
 from flows.matrix import _waves
+from flows.progress import shown_progress
+from flows.settings import Settings
 from flows.steps.cells import benchmark_cells, bound, chosen_cell
+from lsm_core.experiments.data_plan import DataPlan
 from lsm_core.experiments.experiment import Experiment
 from lsm_core.experiments.study import study_cells
+from storage.claims import Claim, Claims
+from storage.errors import ClaimLost, StoreInterrupted, StoreUnavailable
+from storage.location import Location
 
 
 def test_sources_are_trained_before_what_starts_from_them_and_each_cell_once() -> None:
@@ -58,3 +69,84 @@ def test_a_source_is_a_benchmark_or_a_run_and_settings_have_names() -> None:
 def test_settings_that_make_no_sense_are_refused(changes: dict[str, object], said: str) -> None:
     with pytest.raises(BadInput, match=said):
         chosen_cell("smoke", "darcy", "lsm", 0, **changes)
+
+
+def test_what_prefect_keeps_of_a_matrix_holds_no_settings() -> None:
+    from flows.matrix import matrix
+
+    # Addresses of databases among them may hold passwords, and Prefect shows parameters.
+    assert set(inspect.signature(matrix.fn).parameters) == {
+        "cells",
+        "suite",
+        "threads",
+        "at_once",
+        "names",
+        "register",
+    }
+
+
+def test_a_dataset_that_cannot_be_made_stops_only_its_own_cells(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cells = benchmark_cells("smoke", ["burgers", "darcy"], ["lsm", "fno"], [0])
+
+    def made(plan: DataPlan, settings: Settings) -> str:
+        if plan.benchmark.name == "burgers":
+            raise GenerationFailed("no seed converges")
+        return "file:///there"
+
+    monkeypatch.setattr(matrix_module, "generate_dataset", made)
+    places, broken = matrix_module._prepared(cells, Settings.from_environment())
+    assert set(broken) == {cell.dataset for cell in cells if cell.data.benchmark.name == "burgers"}
+    assert set(places.values()) == {"file:///there"}
+
+    def full(plan: DataPlan, settings: Settings) -> str:
+        raise StoreUnavailable("the disk is full")
+
+    monkeypatch.setattr(matrix_module, "generate_dataset", full)
+    with pytest.raises(StoreUnavailable):
+        matrix_module._prepared(cells, Settings.from_environment())
+
+
+class Task:
+    """A task that ends when it is told to, as a future of Prefect does."""
+
+    def __init__(self, outcome: Any = None) -> None:
+        self.outcome = outcome
+        self.tell: Callable[[Any], None] | None = None
+
+    def add_done_callback(self, tell: Callable[[Any], None]) -> None:
+        self.tell = tell
+        tell(self)
+
+    def result(self, raise_on_failure: bool = True) -> Any:
+        return self.outcome
+
+
+def test_cells_that_others_hold_are_taken_last_and_lost_ones_again(tmp_path: Path) -> None:
+    cells = benchmark_cells("smoke", ["burgers"], ["lsm", "fno", "unet"], [0])
+    claims, others = Claims(Location.parse(str(tmp_path))), Claims(Location.parse(str(tmp_path)))
+    theirs = others.take(cells[0].identity)
+    assert theirs is not None
+    begun: list[str] = []
+
+    def submit(cell: Experiment, claim: Claim) -> Any:
+        if cell is cells[1] and cell.identity not in begun:
+            begun.append(cell.identity)
+            return Task(ClaimLost("taken for dead"))
+        if len(begun) == 2:
+            raise_once = interruptions.pop() if interruptions else None
+            if raise_once is not None:
+                raise raise_once
+        begun.append(cell.identity)
+        if len(begun) == 3:
+            theirs.give_back()
+        return Task()
+
+    interruptions: list[Exception] = [StoreInterrupted("away for a moment")]
+    with shown_progress():
+        order = [cell.model_name for cell, _ in matrix_module._shared_out(cells, claims, 1, submit)]
+    assert sorted(order) == ["fno", "lsm", "unet"]
+    assert order[-1] == "lsm"
+    assert begun.count(cells[1].identity) == 2
+    assert Location.parse(str(tmp_path)).names() == []

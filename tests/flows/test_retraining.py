@@ -1,7 +1,10 @@
 """Champion and challenger on a real registry: a server on loopback."""
 
+import os
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -12,10 +15,12 @@ from flows.steps.cells import bound
 from flows.steps.registration import promote, register_run
 from flows.steps.retraining import (
     LOCKED,
+    RETRAIN_SUITE,
     NoChampion,
     champion_experiment,
     experiment_of,
     judge,
+    judge_left,
     settle_champion,
     with_files,
     with_more_seeds,
@@ -139,6 +144,58 @@ def test_a_crash_in_the_middle_changes_nothing(
     assert registry.find(f"{NAME}@challenger").number == versions["better"]
     assert judge("burgers", dataset, registry.uri)["promoted"]
     assert registry.find(f"{NAME}@champion").number == versions["better"]
+
+
+def die_before(step: str, identity: str, root: str, uri: str) -> None:
+    """Register a challenger and judge it, and be killed where a step begins."""
+
+    def dies(*_: object, **__: object) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ModelRegistry, step, dies)
+        register_run(identity, Location.parse(root), uri, alias="challenger")
+        raise AssertionError(f"{step} was not called")
+
+
+@pytest.mark.parametrize("step", ["set_alias", "remove_alias"])
+def test_a_retraining_that_was_killed_before_its_verdict_gets_it_the_next_time(
+    step: str,
+    registry: ModelRegistry,
+    versions: dict[str, int],
+    dataset: Location,
+    root: Location,
+) -> None:
+    number = ("set_alias", "remove_alias").index(step)
+    made = cell("burgers", "fno", 100 + number, **PARAMETERS)
+    write_run(made, root, {"outputs.mean": 0.05, "outputs.std": 1e-3}, suite=RETRAIN_SUITE)
+    name_dataset(made, root, dataset)
+    record_run(registry.uri, Path(str(root)), made.identity)
+    before = registry.find(f"{NAME}@champion").number
+    if step == "set_alias":
+        child = get_context("spawn").Process(
+            target=die_before, args=(step, made.identity, str(root), registry.uri)
+        )
+        child.start()
+        child.join()
+        assert child.exitcode == -signal.SIGKILL
+    else:
+        register_run(made.identity, root, registry.uri, alias="challenger")
+    assert registry.find(f"{NAME}@champion").number == before
+    verdict = judge_left("burgers", root, registry.uri)
+    assert verdict is not None
+    assert verdict["promoted"]
+    promoted = registry.find(f"{NAME}@champion")
+    assert promoted.tags["identity"] == made.identity
+    assert judge_left("burgers", root, registry.uri) is None
+
+
+def name_dataset(made: Experiment, root: Location, dataset: Location) -> None:
+    """Let the result of a run say that it was trained on a dataset."""
+    checkpoints = Checkpoints(root / "checkpoints" / made.identity)
+    result = checkpoints.result()
+    assert result is not None
+    checkpoints.write_result({**result, "dataset": {**result["dataset"], "name": dataset.name}})
 
 
 def test_the_test_samples_are_locked(

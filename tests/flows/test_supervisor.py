@@ -1,5 +1,6 @@
 """The supervisor with real processes: web servers of Python's own."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -8,15 +9,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
-import psutil
 import pytest
 
 from flows import stack
+from flows import supervisor as supervisor_module
 from flows.services import free_port, is_healthy, start_service
 from flows.settings import Settings
 from flows.stack import Service, keep_services, services
 from flows.supervisor import LONGEST_PAUSE, PAUSE, Restarts, supervise
+from storage.processes import birth_of
 
 # Services outlive whoever started them, which Python warns of.
 pytestmark = pytest.mark.filterwarnings(
@@ -47,10 +50,9 @@ def started(settings: Settings, module: str) -> Service:
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     log = settings.state / "server.log"
-    process = psutil.Process(start_service([module, str(port)], log, os.environ).pid)
+    pid = start_service([module, str(port)], log, os.environ).pid
     command = (module, str(port))
-    born = process.create_time()
-    service = Service("web-server", process.pid, born, url, str(log), url, command)
+    service = Service("web-server", pid, birth_of(pid) or 0.0, url, str(log), url, command)
     keep_services(settings, [service])
     wait_for(lambda: is_healthy(url))
     return service
@@ -81,6 +83,31 @@ def test_a_killed_server_comes_back_on_its_port_and_goes_for_good_with_the_stack
     assert stack.down(settings) == ["web-server"]
     assert second.process() is None
     assert not is_healthy(first.url)
+
+
+def test_the_supervisor_outlives_a_full_disk_and_leaves_nothing_that_nobody_knows(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = started(settings, "http.server")
+    keep, tries = supervisor_module.keep_services, []
+
+    def full(*arguments: Any) -> None:
+        tries.append(arguments[1])
+        if len(tries) == 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        keep(*arguments)
+
+    monkeypatch.setattr(supervisor_module, "keep_services", full)
+    is_over = threading.Event()
+    supervisor = threading.Thread(target=supervise, args=(settings, is_over))
+    supervisor.start()
+    os.kill(first.pid, signal.SIGKILL)
+    wait_for(lambda: services(settings)[0].pid != first.pid)
+    is_over.set()
+    supervisor.join()
+    assert len(tries) == 2
+    assert tries[0][0].process() is None
+    assert services(settings)[0].process() is not None
 
 
 def test_a_process_that_has_got_the_number_of_a_dead_one_is_left_alone(tmp_path: Path) -> None:

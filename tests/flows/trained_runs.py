@@ -55,7 +55,10 @@ def untrained(made: Experiment) -> Surrogate:
 
 
 def write_run(
-    made: Experiment, root: Location, changes: Mapping[str, float] | None = None
+    made: Experiment,
+    root: Location,
+    changes: Mapping[str, float] | None = None,
+    suite: str = "benchmark-smoke",
 ) -> Surrogate:
     """Write the folder of a finished run, some values changed, and return the model it holds."""
     surrogate = untrained(made)
@@ -70,6 +73,7 @@ def write_run(
     checkpoints.write_result(
         {
             "identity": made.identity,
+            "suite": suite,
             "protocol": made.protocol,
             "preset": made.preset,
             "benchmark": benchmark.name,

@@ -10,10 +10,12 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 from uuid import uuid4
 
+import psutil
 import pytest
 
 from storage import claims as module
 from storage.claims import Claim, Claims
+from storage.errors import StoreInterrupted
 from storage.location import Location
 from tests.storage.s3_servers import in_use, moto_server, rclone_server
 
@@ -155,3 +157,80 @@ def test_a_mark_that_nobody_can_read_blocks_for_a_while_only(local: Location) ->
     claim = ours.take("cell")
     assert claim is not None
     claim.give_back()
+
+
+def test_a_clock_that_is_set_makes_nobody_dead(
+    local: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = Claims(local).take("cell")
+    assert claim is not None
+    before = psutil._pslinux.boot_time()
+    monkeypatch.setattr(psutil._pslinux, "boot_time", lambda: before + 86_400)
+    assert Claims(local).take("cell") is None
+    other = Claims(local).take("another")
+    assert other is not None
+    other.give_back()
+    claim.give_back()
+
+
+def test_a_sign_of_life_that_comes_too_late_is_taken_back(
+    local: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holder = Claims(local, beat=0.02, patience=0.5).take("cell")
+    assert holder is not None
+    write, has_slept = Location.write_bytes, threading.Event()
+
+    def sleeps(self: Location, content: bytes) -> None:
+        if self == holder.mark and not has_slept.is_set():
+            holder.mark.remove()  # so does whoever takes it for dead
+            time.sleep(0.7)
+            has_slept.set()
+        write(self, content)
+
+    monkeypatch.setattr(Location, "write_bytes", sleeps)
+    assert has_slept.wait(20)
+    deadline = time.monotonic() + 20
+    while holder.mark.exists() or not holder.is_lost:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_whoever_waits_outlives_a_store_that_is_away_and_gives_the_holder_its_time(
+    local: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holder = Claims(local, beat=3600).take("cell")
+    assert holder is not None
+    elsewhere(holder)
+    names, outage = Location.names, threading.Event()
+
+    def away(self: Location) -> list[str]:
+        if outage.is_set():
+            raise StoreInterrupted("away")
+        return names(self)
+
+    monkeypatch.setattr(Location, "names", away)
+    ours = Claims(local, patience=0.6)
+    assert ours.take("cell") is None
+    outage.set()
+    threading.Timer(0.8, outage.clear).start()
+    has_waited = time.monotonic()
+    with ours.held("cell"):
+        # Silent for the whole outage, in which it could not speak, and for its patience after it.
+        assert time.monotonic() - has_waited > 0.8 + 0.6
+
+
+def test_a_mark_does_not_stay_when_looking_fails(
+    local: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names, looks = Location.names, iter([True, False])
+
+    def fails_then(self: Location) -> list[str]:
+        if next(looks, True):
+            return names(self)
+        raise StoreInterrupted("away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Location, "names", fails_then)
+        with pytest.raises(StoreInterrupted):
+            Claims(local).take("cell")
+    assert local.names() == []

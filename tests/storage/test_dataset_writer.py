@@ -7,6 +7,7 @@ import pytest
 import zarr
 from zarr.storage import LocalStore
 
+from storage import dataset_writer
 from storage.dataset_reader import open_dataset
 from storage.dataset_writer import (
     finish_dataset,
@@ -224,3 +225,25 @@ def test_a_damaged_record_costs_its_block_and_no_other(location: Location) -> No
     with pytest.raises(DatasetCorrupt, match="record of block 2"):
         finish_dataset(location, schema)
     assert missing_blocks(location, schema) == [2]
+
+
+def test_a_second_process_that_makes_the_template_leaves_what_the_first_has_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, schema = Location.parse(str(tmp_path / "d.zarr")), small_schema()
+    start_dataset(place, schema)
+    write_block(place, schema, 0, small_block(schema, 0))
+    look, first_looks = zarr.Group.get, {variable.name for variable in schema.variables}
+
+    def a_moment_too_early(self: zarr.Group, name: str, default: Any = None) -> Any:
+        if name in first_looks:
+            first_looks.remove(name)
+            return None
+        return look(self, name, default)
+
+    monkeypatch.setattr(zarr.Group, "get", a_moment_too_early)
+    dataset_writer._write_template(place, schema)
+    assert not first_looks
+    for index in range(1, schema.n_blocks):
+        write_block(place, schema, index, small_block(schema, index))
+    finish_dataset(place, schema)

@@ -5,6 +5,7 @@ import os
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -123,6 +124,21 @@ class TestFolder(LocationContract):
             (root / "file").write_bytes(b"new")
         assert (root / "file").read_bytes() == b"old"
         assert root.names() == ["file"]
+
+    def test_a_folder_in_which_another_still_writes_is_removed_all_the_same(
+        self, root: Location, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (root / "gone" / "file").write_bytes(b"1")
+        remove, late = os.rmdir, iter([True])
+
+        def somebody_was_quicker(path: str, **more: Any) -> None:
+            if next(late, False):
+                (root / "gone" / "another").write_bytes(b"2")
+            remove(path, **more)
+
+        monkeypatch.setattr(os, "rmdir", somebody_was_quicker)
+        (root / "gone").remove()
+        assert root.names() == []
 
     def test_a_file_where_the_root_should_be_is_refused_in_a_sentence(self, tmp_path: Path) -> None:
         (tmp_path / "taken").write_text("not a folder")
