@@ -6,7 +6,7 @@ from typing import Any
 
 from lsm_core.reporting.charts import cost_growth
 from lsm_core.reporting.document import Block, Picture
-from lsm_core.reporting.published_results import published_seconds, published_tables
+from lsm_core.reporting.published_results import published_seconds
 from lsm_core.reporting.table import Table
 
 HEADINGS = ("Model", "Size", "Parameters", "GFLOP", "Saved MiB", "Peak MiB", "s/step", "Paper s")
@@ -71,11 +71,8 @@ def _name(cost: dict[str, Any]) -> str:
 
 
 def _cells(cost: dict[str, Any]) -> tuple[str, ...]:
-    table = published_tables()["efficiency"]
-    published = table.get(cost["model"])
-    seconds = "–"
-    if published and cost["size"] in table["sizes"]:
-        seconds = f"{published['s_per_iter'][table['sizes'].index(cost['size'])]:.4f}"
+    known = published_seconds(cost["model"]).get(cost["size"])
+    seconds = "–" if known is None else f"{known:.4f}"
     return (
         _name(cost),
         str(cost["size"]),

@@ -30,3 +30,8 @@ def test_costs_stand_beside_the_papers_with_their_growth() -> None:
         "0.0359",
     ]
     assert lines[-1] == "lsm (paper): seconds grow as points^1.00 from 128 to 256"
+
+
+def test_a_size_for_which_the_paper_ran_out_of_memory_has_a_dash() -> None:
+    line = efficiency_table([{**cost(1024), "model": "swin", "form": "release"}]).splitlines()[1]
+    assert line.split()[-1] == "–"
