@@ -1,6 +1,8 @@
 """The tables of the paper."""
 
 import json
+import re
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -45,6 +47,31 @@ def published_error(
         return published_resolutions(benchmark, model).get(resolution[0])
     error = published_tables()["main_results"].get(model, {}).get(benchmark)
     return None if error is None else float(error)
+
+
+def published_for(result: Mapping[str, Any]) -> float | None:
+    """Return the paper's error of the very run that a result is of, or None where it has none.
+
+    Runs of studies have the figures of the paper's tables of those studies: a variant of LSM, one
+    of its settings, a resolution, a part of the data, a start from pipes.
+    """
+    benchmark, model = result["benchmark"], result["model"]
+    setting, fraction = result.get("setting") or model, float(result.get("fraction", 1.0))
+    if result.get("source") or fraction < 1.0:
+        scratch, tuned = published_transfer(model) if benchmark == "airfoil" else ({}, {})
+        if not result.get("source"):
+            return scratch.get(fraction)
+        # Only the study of transfer says that a run starts from pipes.
+        return tuned.get(fraction) if setting.startswith(f"{model} fine-tuned") else None
+    if re.fullmatch(rf"{model} at \d+", setting):
+        return published_resolutions(benchmark, model).get(result["resolution"][0])
+    swept = re.fullmatch(r"(\d+) (.+)", setting)
+    if swept:
+        is_published = benchmark == published_tables()["hyperparameters"]["benchmark"]
+        return published_sweep(swept[2]).get(float(swept[1])) if is_published else None
+    if setting == model or setting.startswith(f"{model} from scratch"):
+        return published_error(benchmark, model, tuple(result["resolution"]))
+    return published_ablation(benchmark, setting)
 
 
 def published_ablation(benchmark: str, variant: str) -> float | None:
