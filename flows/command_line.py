@@ -132,7 +132,11 @@ def _add_training(verbs: Verbs) -> None:
     )
     study.add_argument("--rows", nargs="+", metavar="ROW", help="rows of the table; all if none")
     study.add_argument(
-        "--benchmarks", nargs="+", choices=get_args(BenchmarkName), help="for stability; all"
+        "--benchmarks",
+        nargs="+",
+        choices=get_args(BenchmarkName),
+        help="for stability, all if none; for ablations, the paper's seven at paper and release, "
+        "elasticity_p and darcy at smaller presets if none",
     )
     study.add_argument("--sizes", nargs="+", type=_positive, default=[64, 128, 256, 512, 1024])
 

@@ -224,7 +224,12 @@ def study(options: argparse.Namespace) -> None:
             results = stability(options.preset, options.seeds, options.benchmarks, options.models)
         else:
             results = study(
-                options.name, options.preset, options.seeds, options.models, options.rows
+                options.name,
+                options.preset,
+                options.seeds,
+                options.models,
+                options.rows,
+                options.benchmarks,
             )
     print(json.dumps(results) if options.json else study_table(results))
 

@@ -23,12 +23,13 @@ def run_study(
     seeds: list[int] | None,
     models: list[ModelName] | None = None,
     rows: list[str] | None = None,
+    benchmarks: list[BenchmarkName] | None = None,
 ) -> Results:
     """Train the cells of a study inside a flow and return their results, each with its setting."""
     from lsm_core.experiments.study import study_cells
 
     try:
-        cells = study_cells(name, preset, seeds or [0], models, rows)
+        cells = study_cells(name, preset, seeds or [0], models, rows, benchmarks)
     except ValueError as error:
         raise BadInput(str(error)) from error
     return _run(name, preset, cells)
@@ -78,9 +79,13 @@ def study(
     seeds: list[int] | None = None,
     models: list[ModelName] | None = None,
     rows: list[str] | None = None,
+    benchmarks: list[BenchmarkName] | None = None,
 ) -> Results:
-    """Run any study by its name, or some rows of it; `models` are for those that compare some."""
-    return run_study(name, preset, seeds, models, rows)
+    """Run any study by its name, or some rows of it.
+
+    `models` are for those that compare some, `benchmarks` for the ablations.
+    """
+    return run_study(name, preset, seeds, models, rows, benchmarks)
 
 
 @flow(name="transfer", flow_run_name="transfer-{preset}")
@@ -118,10 +123,17 @@ def resolutions(
 
 @flow(name="ablations", flow_run_name="ablations-{preset}")
 def ablations(
-    preset: PresetName = "quick", seeds: list[int] | None = None, rows: list[str] | None = None
+    preset: PresetName = "quick",
+    seeds: list[int] | None = None,
+    rows: list[str] | None = None,
+    benchmarks: list[BenchmarkName] | None = None,
 ) -> Results:
-    """Train LSM with parts replaced or left out: all rows of the tables, or some."""
-    return run_study("ablations", preset, seeds, rows=rows)
+    """Train LSM with parts replaced or left out: all rows of the tables, or some.
+
+    If none are named, the benchmarks are the paper's seven at presets `paper` and `release`, and
+    at smaller ones the two on which the paper replaces the solver, too.
+    """
+    return run_study("ablations", preset, seeds, rows=rows, benchmarks=benchmarks)
 
 
 @flow(name="hyperparameters", flow_run_name="hyperparameters-{preset}")
