@@ -163,21 +163,25 @@ def stability(
 
 @flow(name="efficiency")
 def efficiency(models: list[ModelName] | None = None, sizes: list[int] | None = None) -> Results:
-    """Measure what models cost on larger and larger grids."""
+    """Measure what models cost on larger and larger grids: the paper's of both if none are named.
+
+    What was measured before on this machine is taken from the store.
+    """
     from flows.progress import current_progress
-    from flows.steps.efficiency import measure_efficiency
-    from lsm_core.reporting.efficiency import efficiency_table
+    from flows.steps.efficiency import failure_sentence, measure_efficiency
+    from lsm_core.reporting.efficiency import efficiency_table, finished_costs
 
     settings = Settings.from_environment()
     settings.require_usable()
-    costs = measure_efficiency(
-        models or ["lsm", "fno"],
-        sizes or [64, 128, 256, 512, 1024],
-        settings,
-        current_progress(),
-    )
-    _link_report(settings, None)
-    create_markdown_artifact(
-        efficiency_table(costs), key="efficiency", description="Cost of models"
-    )
+    costs = measure_efficiency(models, sizes, settings, current_progress())
+    failures, done = failure_sentence(costs), finished_costs(costs)
+    if done:
+        _link_report(settings, None)
+        create_markdown_artifact(
+            f"```\n{efficiency_table(done)}\n```\n{failures}",
+            key="efficiency",
+            description="Cost of models",
+        )
+    if failures:
+        raise CellsFailed(failures)
     return costs

@@ -1,5 +1,6 @@
 """The results of finished runs in a store."""
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -87,17 +88,25 @@ def presets_of(root: Location) -> list[str]:
 
 
 def keep_costs(root: Location, costs: Iterable[dict[str, Any]]) -> None:
-    """Keep what models cost; a figure measured again replaces the old one."""
+    """Keep what models cost; a figure measured again on the same machine replaces the old one."""
     for cost in costs:
         name = "-".join(str(cost[key]) for key in ("model", "form", "device", "size"))
+        if cost.get("machine"):
+            # The names of processors have signs that no file should have.
+            name += f"-{hashlib.sha256(str(cost['machine']).encode()).hexdigest()[:8]}"
         (root / "costs" / f"{name}.json").write_bytes(json.dumps(cost).encode())
 
 
 def stored_costs(root: Location) -> Results:
-    """Return what models cost, by model and size."""
+    """Return what models cost, by device, model and size."""
     folder = root / "costs"
     costs = [json.loads((folder / name).read_bytes()) for name in folder.names()]
-    return sorted(costs, key=lambda cost: (cost["model"], cost["form"], cost["size"]))
+
+    def order(cost: dict[str, Any]) -> tuple[Any, ...]:
+        where = cost["device"], cost.get("machine", "")
+        return *where, cost["model"], cost["form"], cost["size"]
+
+    return sorted(costs, key=order)
 
 
 def _belongs_to_a_study(result: dict[str, Any]) -> bool:

@@ -5,7 +5,8 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from statistics import fmean
+from typing import Any, get_args
 
 from lsm_core.names import BenchmarkName, ModelName
 
@@ -115,10 +116,42 @@ def published_deviation(benchmark: str) -> float | None:
     return None if value is None else float(value)
 
 
+def efficiency_models() -> list[ModelName]:
+    """Return the models of the paper's efficiency table, in its order."""
+    table = published_tables()["efficiency"]
+    return [model for model in table if model in get_args(ModelName)]
+
+
+def efficiency_sizes() -> list[int]:
+    """Return the points along a side in the paper's efficiency table."""
+    return list(published_tables()["efficiency"]["sizes"])
+
+
 def published_seconds(model: str) -> dict[float, float]:
     """Return the paper's seconds a training step by the points along a side."""
+    return _published_costs(model, "s_per_iter")
+
+
+def published_memory(model: str) -> dict[float, float]:
+    """Return the paper's MiB of a graphics processor by the points along a side."""
+    return _published_costs(model, "memory_MB")
+
+
+def published_parameters(model: str) -> float | None:
+    """Return the paper's number of parameters to a thousand, or None where it has none."""
+    row = published_tables()["efficiency"].get(model)
+    return None if row is None else 1e6 * float(row["params_MB"])
+
+
+def published_mean_rank(model: str) -> float | None:
+    """Return the mean place in the paper by the error, among the ten models of that table."""
+    row = published_tables()["efficiency"].get(model)
+    return None if row is None else fmean(row["ranking"])
+
+
+def _published_costs(model: str, figure: str) -> dict[float, float]:
     table = published_tables()["efficiency"]
-    return _pairs(table["sizes"], table[model]["s_per_iter"]) if model in table else {}
+    return _pairs(table["sizes"], table[model][figure]) if model in table else {}
 
 
 def _pairs(places: list[Any], values: list[Any]) -> dict[float, float]:

@@ -121,6 +121,16 @@ def test_presets_stand_apart_in_the_report_of_all_runs(tmp_path: Path) -> None:
     assert "<h2>Main results, preset paper</h2>" in page
 
 
+def test_every_preset_has_its_own_picture_of_error_against_time(tmp_path: Path) -> None:
+    for preset in ("quick", "paper"):
+        for model in ("lsm", "fno"):
+            suite = {"preset": preset, "suite": f"benchmark-{preset}", "setting": ""}
+            whole(tmp_path, f"{preset}-{model}", model=model, **suite)
+    page = write_full_report(root_of(tmp_path)).page.read_bytes().decode()
+    for preset in ("quick", "paper"):
+        assert page.count(f"burgers, preset {preset}: test error against seconds") == 1
+
+
 def test_a_preset_without_runs_is_said_with_those_that_have_some(tmp_path: Path) -> None:
     whole(tmp_path, "quick")
     with pytest.raises(BadInput, match="there are some of preset quick"):

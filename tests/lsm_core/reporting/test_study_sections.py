@@ -157,5 +157,6 @@ def test_the_main_table_has_differences_ranks_and_protocol() -> None:
             "1 (5)",
         ),
     )
-    (picture,) = scatter_pictures(rows)
+    (picture,) = scatter_pictures(rows, "smoke")
+    assert picture.caption.startswith("darcy, preset smoke: ")
     assert "seconds an epoch [s]" in names_of_axes([picture])
