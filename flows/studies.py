@@ -37,7 +37,7 @@ def run_study(
 
 def _run(name: str, preset: PresetName, cells: Sequence["Cell"]) -> Results:
     from flows.steps.cells import bound
-    from flows.steps.stored_results import keep_suite
+    from flows.steps.stored_results import keep_failures, keep_suite
     from lsm_core.reporting.study import study_table
 
     settings = Settings.from_environment()
@@ -51,6 +51,9 @@ def _run(name: str, preset: PresetName, cells: Sequence["Cell"]) -> Results:
     ]
     called = [(c.identity, setting) for c, setting in zip(experiments, names, strict=True)]
     keep_suite(settings.root, f"{name}-{preset}", called)
+    # As the suite calls them: results of finished runs have these names in the store, too.
+    failed = [{**result, "setting": setting} for setting, result in zip(names, found, strict=True)]
+    keep_failures(settings.root, f"{name}-{preset}", failed)
     create_markdown_artifact(study_table(results), key=name, description=f"Study {name}")
     if any("error" not in result for result in results):
         _link_report(settings, preset)

@@ -54,11 +54,20 @@ class Report:
 
 
 def write_report(results: Results, root: Location) -> Report:
-    """Write the report of a benchmark of one preset, with the studies that the store has of it."""
+    """Write the report of a benchmark of one preset, with all that the store has of that preset.
+
+    These results come first; cells of the same benchmark that were not asked for this time follow.
+    """
     if not results:
         raise BadInput("there are no results to report; run `lsm benchmark` first")
     preset = results[0]["preset"]
-    return _written(root, f"benchmark-{preset}", {preset: list(results)})
+    suite, asked = f"benchmark-{preset}", {_cell(result) for result in results}
+    others = [
+        result
+        for result in benchmark_results(root, preset)
+        if result.get("suite") == suite and _cell(result) not in asked
+    ]
+    return _written(root, suite, {preset: [*results, *others]})
 
 
 def write_full_report(root: Location, preset: str | None = None) -> Report:
@@ -178,6 +187,10 @@ def _provenance(
             summary = f"Runs of {name}, preset {preset} ({len(some)})"
             blocks.append(Facts(summary, tuple(_fact(result) for result in some)))
     return Section("How these numbers came to be", tuple(blocks))
+
+
+def _cell(result: dict[str, Any]) -> tuple[str, str, int]:
+    return result["benchmark"], result["model"], result["seed"]
 
 
 def _fact(result: dict[str, Any]) -> tuple[str, str]:
