@@ -128,13 +128,27 @@ def _add_training(verbs: Verbs) -> None:
     study.add_argument("name", choices=("efficiency", "stability", *get_args(StudyName)))
     study.add_argument("--seeds", nargs="+", type=_seed, help="0; for stability 0 1 2 3 4")
     study.add_argument(
-        "--models", nargs="+", choices=get_args(ModelName), help="the paper's if none are named"
+        "--models",
+        nargs="+",
+        choices=get_args(ModelName),
+        help="for efficiency, resolutions and transfer, the paper's if none; for stability, lsm if "
+        "none; the other studies are of LSM alone",
     )
     study.add_argument("--rows", nargs="+", metavar="ROW", help="rows of the table; all if none")
     study.add_argument(
-        "--benchmarks", nargs="+", choices=get_args(BenchmarkName), help="for stability; all"
+        "--benchmarks",
+        nargs="+",
+        choices=get_args(BenchmarkName),
+        help="for stability, all if none; for ablations, the paper's seven at paper and release, "
+        "elasticity_p and darcy at smaller presets if none",
     )
-    study.add_argument("--sizes", nargs="+", type=_positive, default=[64, 128, 256, 512, 1024])
+    study.add_argument(
+        "--sizes",
+        nargs="+",
+        type=_positive,
+        metavar="N",
+        help="for efficiency, points along a side; the paper's 64 to 1024 if none",
+    )
 
 
 def _add_results(verbs: Verbs) -> None:

@@ -224,21 +224,25 @@ def study(options: argparse.Namespace) -> None:
             results = stability(options.preset, options.seeds, options.benchmarks, options.models)
         else:
             results = study(
-                options.name, options.preset, options.seeds, options.models, options.rows
+                options.name,
+                options.preset,
+                options.seeds,
+                options.models,
+                options.rows,
+                options.benchmarks,
             )
     print(json.dumps(results) if options.json else study_table(results))
 
 
 def _efficiency(options: argparse.Namespace) -> None:
-    from flows.progress import current_progress, shown_progress
-    from flows.steps.efficiency import measure_efficiency
-    from lsm_core.reporting.efficiency import efficiency_table
+    from flows.progress import shown_progress
+    from flows.services import prefect_api
 
-    settings = current_settings()
-    with shown_progress():
-        costs = measure_efficiency(
-            options.models or ["lsm", "fno"], options.sizes, settings, current_progress()
-        )
+    with prefect_api(current_settings()), shown_progress():
+        from flows.studies import efficiency
+        from lsm_core.reporting.efficiency import efficiency_table
+
+        costs = efficiency(options.models, options.sizes)
     print(json.dumps(costs) if options.json else efficiency_table(costs))
 
 

@@ -23,12 +23,13 @@ def run_study(
     seeds: list[int] | None,
     models: list[ModelName] | None = None,
     rows: list[str] | None = None,
+    benchmarks: list[BenchmarkName] | None = None,
 ) -> Results:
     """Train the cells of a study inside a flow and return their results, each with its setting."""
     from lsm_core.experiments.study import study_cells
 
     try:
-        cells = study_cells(name, preset, seeds or [0], models, rows)
+        cells = study_cells(name, preset, seeds or [0], models, rows, benchmarks)
     except ValueError as error:
         raise BadInput(str(error)) from error
     return _run(name, preset, cells)
@@ -36,7 +37,7 @@ def run_study(
 
 def _run(name: str, preset: PresetName, cells: Sequence["Cell"]) -> Results:
     from flows.steps.cells import bound
-    from flows.steps.stored_results import keep_suite
+    from flows.steps.stored_results import keep_failures, keep_suite
     from lsm_core.reporting.study import study_table
 
     settings = Settings.from_environment()
@@ -50,6 +51,9 @@ def _run(name: str, preset: PresetName, cells: Sequence["Cell"]) -> Results:
     ]
     called = [(c.identity, setting) for c, setting in zip(experiments, names, strict=True)]
     keep_suite(settings.root, f"{name}-{preset}", called)
+    # As the suite calls them: results of finished runs have these names in the store, too.
+    failed = [{**result, "setting": setting} for setting, result in zip(names, found, strict=True)]
+    keep_failures(settings.root, f"{name}-{preset}", failed)
     create_markdown_artifact(study_table(results), key=name, description=f"Study {name}")
     if any("error" not in result for result in results):
         _link_report(settings, preset)
@@ -78,9 +82,13 @@ def study(
     seeds: list[int] | None = None,
     models: list[ModelName] | None = None,
     rows: list[str] | None = None,
+    benchmarks: list[BenchmarkName] | None = None,
 ) -> Results:
-    """Run any study by its name, or some rows of it; `models` are for those that compare some."""
-    return run_study(name, preset, seeds, models, rows)
+    """Run any study by its name, or some rows of it.
+
+    `models` are for those that compare some, `benchmarks` for the ablations.
+    """
+    return run_study(name, preset, seeds, models, rows, benchmarks)
 
 
 @flow(name="transfer", flow_run_name="transfer-{preset}")
@@ -118,10 +126,17 @@ def resolutions(
 
 @flow(name="ablations", flow_run_name="ablations-{preset}")
 def ablations(
-    preset: PresetName = "quick", seeds: list[int] | None = None, rows: list[str] | None = None
+    preset: PresetName = "quick",
+    seeds: list[int] | None = None,
+    rows: list[str] | None = None,
+    benchmarks: list[BenchmarkName] | None = None,
 ) -> Results:
-    """Train LSM with parts replaced or left out: all rows of the tables, or some."""
-    return run_study("ablations", preset, seeds, rows=rows)
+    """Train LSM with parts replaced or left out: all rows of the tables, or some.
+
+    If none are named, the benchmarks are the paper's seven at presets `paper` and `release`, and
+    at smaller ones the two on which the paper replaces the solver, too.
+    """
+    return run_study("ablations", preset, seeds, rows=rows, benchmarks=benchmarks)
 
 
 @flow(name="hyperparameters", flow_run_name="hyperparameters-{preset}")
@@ -151,21 +166,25 @@ def stability(
 
 @flow(name="efficiency")
 def efficiency(models: list[ModelName] | None = None, sizes: list[int] | None = None) -> Results:
-    """Measure what models cost on larger and larger grids."""
+    """Measure what models cost on larger and larger grids: the paper's of both if none are named.
+
+    What was measured before on this machine is taken from the store.
+    """
     from flows.progress import current_progress
-    from flows.steps.efficiency import measure_efficiency
-    from lsm_core.reporting.efficiency import efficiency_table
+    from flows.steps.efficiency import failure_sentence, measure_efficiency
+    from lsm_core.reporting.efficiency import efficiency_table, finished_costs
 
     settings = Settings.from_environment()
     settings.require_usable()
-    costs = measure_efficiency(
-        models or ["lsm", "fno"],
-        sizes or [64, 128, 256, 512, 1024],
-        settings,
-        current_progress(),
-    )
-    _link_report(settings, None)
-    create_markdown_artifact(
-        efficiency_table(costs), key="efficiency", description="Cost of models"
-    )
+    costs = measure_efficiency(models, sizes, settings, current_progress())
+    failures, done = failure_sentence(costs), finished_costs(costs)
+    if done:
+        _link_report(settings, None)
+        create_markdown_artifact(
+            f"```\n{efficiency_table(done)}\n```\n{failures}",
+            key="efficiency",
+            description="Cost of models",
+        )
+    if failures:
+        raise CellsFailed(failures)
     return costs

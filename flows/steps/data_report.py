@@ -2,6 +2,7 @@
 
 from flows.errors import BadInput
 from flows.steps.datasets import find
+from flows.steps.report_pictures import length_unit
 from lsm_core.experiments.data_plans import DATA_PLANS
 from lsm_core.names import PresetName
 from lsm_core.reporting.document import Picture, gallery_page
@@ -29,7 +30,7 @@ def write_data_report(root: Location, preset: PresetName) -> Location:
             f"{plan.benchmark.title} ({name}): three training samples, inputs above, targets "
             f"below, on their {space} points. Samples: {sizes}. Data {dataset.digest[:16]}."
         )
-        pictures.append(Picture(panel_figure(shown), caption))
+        pictures.append(Picture(panel_figure(shown, length_unit(plan.benchmark)), caption))
     if not pictures:
         raise BadInput(f"no dataset of preset {preset} is complete; run `lsm prepare` first")
     page = root / "reports" / f"data-{preset}" / "index.html"

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from flows.errors import BadInput
 from flows.steps.packaging import PackagedModel, facts, open_package
+from flows.steps.report_pictures import length_unit
 from flows.steps.surrogates import trained_run
 from lsm_core.benchmarks.benchmark import Benchmark
 from lsm_core.problems.panel import Panel
@@ -177,6 +178,7 @@ class _Drawing:
         self.grid = {axis: sizes[axis] for axis in model.space}
         self.model = model.at(self.grid)
         self.has_truth = _errors(given, predicted) is not None
+        self.length_unit = length_unit(packaged.benchmark)
 
     def picture(self) -> str:
         """Return the first samples, as SVG: the first beside its truth where that is known."""
@@ -184,12 +186,12 @@ class _Drawing:
         if self.has_truth:
             truth = self._panels(self._sample(0, self.given))
             guess = self._panels(self._sample(0, {**self.given, **self.predicted}))
-            return showcase(truth, {name: guess[-1]})
+            return showcase(truth, {name: guess[-1]}, self.length_unit)
         samples = []
         for number in range(min(DRAWN_SAMPLES, len(self.predicted[self.model.targets[0].name]))):
             *inputs, last = self._panels(self._sample(number, {**self.given, **self.predicted}))
             samples.append([*inputs, replace(last, title=f"{last.title}, predicted by {name}")])
-        return panel_figure(samples)
+        return panel_figure(samples, self.length_unit)
 
     def write_vtk(self, path: Path) -> list[Path]:
         """Write one file a sample and frame and return their paths."""
@@ -238,6 +240,7 @@ class _Drawing:
                     f"{self.model.benchmark} on {' x '.join(map(str, self.grid.values()))} points "
                     "cannot be drawn, its positions are not known; predict on the grid of training"
                 ) from error
+        self.length_unit = "1"  # these are not positions, but parts of each side
         axes = np.meshgrid(*(np.linspace(0, 1, n) for n in self.grid.values()), indexing="ij")
         return [
             Panel(

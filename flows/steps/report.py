@@ -1,7 +1,7 @@
 """Write the report of what a store holds: the paper's tables and figures, published and ours."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -54,11 +54,20 @@ class Report:
 
 
 def write_report(results: Results, root: Location) -> Report:
-    """Write the report of a benchmark of one preset, with the studies that the store has of it."""
+    """Write the report of a benchmark of one preset, with all that the store has of that preset.
+
+    These results come first; cells of the same benchmark that were not asked for this time follow.
+    """
     if not results:
         raise BadInput("there are no results to report; run `lsm benchmark` first")
     preset = results[0]["preset"]
-    return _written(root, f"benchmark-{preset}", {preset: list(results)})
+    suite, asked = f"benchmark-{preset}", {_cell(result) for result in results}
+    others = [
+        result
+        for result in benchmark_results(root, preset)
+        if result.get("suite") == suite and _cell(result) not in asked
+    ]
+    return _written(root, suite, {preset: [*results, *others]})
 
 
 def write_full_report(root: Location, preset: str | None = None) -> Report:
@@ -76,14 +85,15 @@ def _written(root: Location, name: str, main: dict[str, list[dict[str, Any]]]) -
     """Write page, Markdown, pictures and data, and return where."""
     folder = root / "reports" / name
     title = "Report of all runs" if name == "all" else f"Report, preset {', '.join(main)}"
-    rows = [row for results in main.values() for row in compare(results)]
+    rows_of = {preset: compare(results) for preset, results in main.items()}
+    rows = [row for some in rows_of.values() for row in some]
     studies = {preset: study_results(root, preset) for preset in main}
     sections: list[Section] = []
     for preset, results in main.items():
         of_preset = f", preset {preset}" if len(main) > 1 else ""
         sections += _main_sections(results, root, of_preset)
         sections += _study_sections(studies[preset], preset, of_preset)
-    sections += _efficiency_section(rows, root)
+    sections += _efficiency_section(rows_of, root)
     sections += _missing(main, studies, root)
     sections.append(_provenance(main, studies))
     page = html_page(title, ABOUT_THE_METRIC, sections)
@@ -137,9 +147,10 @@ def _in_order(name: str, preset: Any, results: list[dict[str, Any]]) -> list[dic
     return sorted(results, key=lambda result: place.get(result.get("setting", ""), len(listed)))
 
 
-def _efficiency_section(rows: Sequence[Row], root: Location) -> list[Section]:
-    costs = stored_costs(root)
-    blocks: list[Block] = [*(efficiency_blocks(costs) if costs else ()), *scatter_pictures(rows)]
+def _efficiency_section(rows_of: Mapping[str, Sequence[Row]], root: Location) -> list[Section]:
+    blocks = efficiency_blocks(stored_costs(root), rows_of)
+    for preset, rows in rows_of.items():
+        blocks += scatter_pictures(rows, preset)
     return [Section("Efficiency", tuple(blocks))] if blocks else []
 
 
@@ -176,6 +187,10 @@ def _provenance(
             summary = f"Runs of {name}, preset {preset} ({len(some)})"
             blocks.append(Facts(summary, tuple(_fact(result) for result in some)))
     return Section("How these numbers came to be", tuple(blocks))
+
+
+def _cell(result: dict[str, Any]) -> tuple[str, str, int]:
+    return result["benchmark"], result["model"], result["seed"]
 
 
 def _fact(result: dict[str, Any]) -> tuple[str, str]:

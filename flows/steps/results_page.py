@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from flows.errors import BadInput
-from flows.steps.stored_results import newest_results
+from flows.steps.report import TITLES
+from flows.steps.stored_results import newest_results, stored_costs
 from lsm_core.reporting.comparison import row_name
+from lsm_core.reporting.efficiency import efficiency_blocks
 from lsm_core.reporting.figures import training_curves
 from lsm_core.reporting.results_page import Section, results_page
+from lsm_core.reporting.study_sections import MOST_CURVES
+from lsm_core.reporting.table import Table
 from storage.location import Location
 
 ASSETS = Path("lsm_core/reporting/measured")
@@ -42,7 +46,11 @@ SUITES = {
         "LSM on parts of the airfoil samples, from scratch and from the weights of the pipe model.",
     ),
 }
-"""Title and text of the suites that have a section, in their order."""
+"""Title and text of the suites that have some of their own, in their order."""
+OTHER_SUITES = "A study of the paper or of this project; its protocol is in the table below."
+"""What is said of all other suites, which follow."""
+NOT_SUITES = ("train", "retrain")
+"""Runs made one by one: those of `lsm train` have sections by benchmark."""
 
 
 def write_results_page(root: Location, page: Path, note: str = "") -> list[Path]:
@@ -54,24 +62,28 @@ def write_results_page(root: Location, page: Path, note: str = "") -> list[Path]
     assets.mkdir(parents=True, exist_ok=True)
     sections, written = [], []
     for name, title, text, some in _sections(results):
-        picture = assets / f"{name}.svg"
+        picture, shown = assets / f"{name}.svg", ""
         curves = {row_name(result): result["history"] for result in some}
-        if len({result["benchmark"] for result in some}) == 1:
+        if len({result["benchmark"] for result in some}) == 1 and len(curves) <= MOST_CURVES:
             picture.write_text(training_curves(curves), encoding="utf-8")
             written.append(picture)
-        shown = f"{ASSETS}/{picture.name}" if picture.exists() else ""
+            shown = f"{ASSETS}/{picture.name}"
         sections.append(Section(title=title, text=text, results=some, picture=shown))
     data = assets / "results.json"
     kept = [{k: v for k, v in result.items() if k != "history"} for result in results]
     data.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    page.write_text(results_page(sections, _machine(), note), encoding="utf-8")
+    tables = [block for block in efficiency_blocks(stored_costs(root)) if isinstance(block, Table)]
+    costs = [table.markdown() for table in tables]
+    page.write_text(results_page(sections, _machine(), note, costs), encoding="utf-8")
     return [page, data, *written]
 
 
 def _sections(results: list[dict[str, Any]]) -> list[tuple[str, str, str, list[dict[str, Any]]]]:
     """Return name, title, text and results of every section."""
     made = []
-    for suite, (title, text) in SUITES.items():
+    found = sorted({str(result["suite"]) for result in results if result.get("suite")})
+    for suite in (*SUITES, *(suite for suite in found if suite not in (*SUITES, *NOT_SUITES))):
+        title, text = SUITES.get(suite) or (_title(suite), OTHER_SUITES)
         some = [result for result in results if result.get("suite") == suite]
         if some:
             made.append((suite, title, text, some))
@@ -82,6 +94,13 @@ def _sections(results: list[dict[str, Any]]) -> list[tuple[str, str, str, list[d
         text = f"Single runs of up to {epochs} epochs; the presets are in the data beside the page."
         made.append((f"single-{benchmark}", f"Long runs on {benchmark}", text, some))
     return made
+
+
+def _title(suite: str) -> str:
+    """Return the title of a suite that has none of its own, from its name and preset."""
+    name, _, preset = suite.rpartition("-")
+    known = {"benchmark": "Every model on every benchmark", **TITLES}
+    return f"{known.get(name, f'Study {name}')}, preset {preset}" if name else suite
 
 
 def _machine() -> str:

@@ -1,5 +1,6 @@
 """The results of finished runs in a store."""
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -35,11 +36,32 @@ def keep_suite(root: Location, suite: str, cells: Iterable[tuple[str, str]]) -> 
         place.write_bytes(json.dumps(sorted(settings)).encode())
 
 
+def keep_failures(root: Location, suite: str, results: Iterable[dict[str, Any]]) -> None:
+    """Keep the records of runs of a suite that failed, so that every later report names them."""
+    for result in results:
+        if "error" in result:
+            name = f"{result['identity']}-{_digest(str(result.get('setting', '')))}.json"
+            record = {"setting": "", **result, "suite": suite}
+            (root / "failures" / suite / name).write_bytes(json.dumps(record).encode())
+
+
+def newest_failures(root: Location, finished: Results) -> Results:
+    """Return the records of runs that failed, less those that are finished by now."""
+    done = {_what_it_is(result) for result in finished}
+    failures: dict[tuple[str, ...], dict[str, Any]] = {}
+    for suite in (root / "failures").names():
+        folder = root / "failures" / suite
+        for name in folder.names():
+            record = json.loads((folder / name).read_bytes())
+            failures[_what_it_is(record)] = record
+    return [failures[key] for key in sorted(failures) if key not in done]
+
+
 def newest_results(root: Location) -> Results:
     """Return the newest result of every run, once for every suite that it belongs to."""
     newest: dict[tuple[str, ...], dict[str, Any]] = {}
     for result in _results_of_suites(root):
-        key = tuple(str(result.get(name)) for name in WHAT_A_RUN_IS)
+        key = _what_it_is(result)
         # The identity of a source changes with its code; a setting says which one is meant.
         key = (*key, "" if result.get("setting") else str(result.get("source")))
         if key not in newest or newest[key]["finished"] < result["finished"]:
@@ -51,28 +73,42 @@ def benchmark_results(root: Location, preset: str) -> Results:
     """Return the newest result of every benchmark, model and seed at a preset.
 
     Runs of studies are not among them: other settings, other starts, parts of the data. Of runs
-    that were made alone, those that a benchmark has too are left out.
+    that were made alone, those that a benchmark has too are left out. Cells of the benchmark that
+    failed and were not finished since have an `error`.
     """
+    results = newest_results(root)
     found = [
         result
-        for result in newest_results(root)
+        for result in results
         if result["preset"] == preset and not _belongs_to_a_study(result)
     ]
-    chosen: dict[tuple[Any, ...], dict[str, Any]] = {}
+    chosen: dict[tuple[Any, ...], dict[str, Any]] = {
+        (failure["benchmark"], failure["model"], failure["seed"]): failure
+        for failure in newest_failures(root, results)
+        if failure["suite"] == f"benchmark-{preset}"
+    }
     for result in sorted(found, key=lambda r: (_is_of_a_benchmark(r), r["finished"])):
         chosen[result["benchmark"], result["model"], result["seed"]] = result
     return [chosen[key] for key in sorted(chosen)]
 
 
 def study_results(root: Location, preset: str) -> dict[str, Results]:
-    """Return the newest results of every study at a preset, by its name."""
+    """Return the newest results of every study at a preset, by its name; failures have an `error`.
+
+    A study of which nothing is finished is left out.
+    """
     studies: dict[str, Results] = {}
-    for result in newest_results(root):
+    results = newest_results(root)
+    for result in (*results, *newest_failures(root, results)):
         name = str(result.get("suite")).removesuffix(f"-{preset}")
         known = name not in ("benchmark", "train", "None") and name != result.get("suite")
         if result["preset"] == preset and known:
             studies.setdefault(name, []).append(result)
-    return {name: _without_sources(some) for name, some in studies.items()}
+    return {
+        name: _without_sources(some)
+        for name, some in studies.items()
+        if any("error" not in result for result in some)
+    }
 
 
 def _without_sources(results: Results) -> Results:
@@ -87,17 +123,33 @@ def presets_of(root: Location) -> list[str]:
 
 
 def keep_costs(root: Location, costs: Iterable[dict[str, Any]]) -> None:
-    """Keep what models cost; a figure measured again replaces the old one."""
+    """Keep what models cost; a figure measured again on the same machine replaces the old one."""
     for cost in costs:
         name = "-".join(str(cost[key]) for key in ("model", "form", "device", "size"))
+        if cost.get("machine"):
+            name += f"-{_digest(str(cost['machine']))}"
         (root / "costs" / f"{name}.json").write_bytes(json.dumps(cost).encode())
 
 
 def stored_costs(root: Location) -> Results:
-    """Return what models cost, by model and size."""
+    """Return what models cost, by device, model and size."""
     folder = root / "costs"
     costs = [json.loads((folder / name).read_bytes()) for name in folder.names()]
-    return sorted(costs, key=lambda cost: (cost["model"], cost["form"], cost["size"]))
+
+    def order(cost: dict[str, Any]) -> tuple[Any, ...]:
+        where = cost["device"], cost.get("machine", "")
+        return *where, cost["model"], cost["form"], cost["size"]
+
+    return sorted(costs, key=order)
+
+
+def _what_it_is(result: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(str(result.get(name)) for name in WHAT_A_RUN_IS)
+
+
+def _digest(text: str) -> str:
+    """Return a short name for what has signs that no file should have."""
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def _belongs_to_a_study(result: dict[str, Any]) -> bool:

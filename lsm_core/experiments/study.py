@@ -6,14 +6,14 @@ A study is data: what to train, and what each cell is called. Whatever runs a be
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import get_args
+from typing import Any, get_args
 
 from lsm_core.benchmarks.darcy import Darcy
 from lsm_core.experiments.experiment import Experiment, Start
 from lsm_core.experiments.presets import experiment
 from lsm_core.models.fno import FnoConfig
 from lsm_core.models.lsm import LsmConfig, release_form, smooth_form
-from lsm_core.models.lsm_ablations import ablations, sweeps
+from lsm_core.models.lsm_ablations import ablations, component_ablations, sweeps
 from lsm_core.models.point_cloud import PointCloudConfig
 from lsm_core.names import BenchmarkName, ModelName, PresetName, StudyName
 
@@ -27,7 +27,7 @@ RESOLUTIONS: dict[BenchmarkName, dict[PresetName, tuple[int, ...]]] = {
         "quick": (128, 256, 512),
         "paper": (256, 512, 1024, 2048, 4096, 8192),
     },
-    "navier_stokes": {"smoke": (16, 32), "quick": (32,), "paper": (64, 128)},
+    "navier_stokes": {"smoke": (16, 32), "quick": (16, 32), "paper": (64, 128)},
 }
 SIZED_AS: dict[PresetName, PresetName] = {"matched": "quick", "release": "paper"}
 """Presets that have the resolutions of another one."""
@@ -41,6 +41,18 @@ COMPARED: dict[StudyName, tuple[ModelName, ...]] = {
     "transfer": ("lsm", "unet", "uno", "htnet"),
 }
 """The studies that compare models, with those of the paper; the others are of LSM."""
+ABLATED: tuple[BenchmarkName, ...] = (
+    "elasticity_p",
+    "elasticity_g",
+    "plasticity",
+    "navier_stokes",
+    "darcy",
+    "airfoil",
+    "pipe",
+)
+"""The problems of the paper's whole ablation table."""
+SOLVERS_ABLATED: tuple[BenchmarkName, ...] = ("elasticity_p", "darcy")
+"""Those of its second table too, which replaces the solver; all that small presets run."""
 STABILITY_SEEDS = (0, 1, 2, 3, 4)
 
 
@@ -58,18 +70,26 @@ def study_cells(
     seeds: Sequence[int],
     models: Sequence[ModelName] | None = None,
     rows: Sequence[str] | None = None,
+    benchmarks: Sequence[BenchmarkName] | None = None,
 ) -> list[Cell]:
     """Return the cells of a study, once a seed; only those whose settings `rows` names, if given.
 
     A study that compares models takes those of the paper unless others are named; ValueError if
-    models are named for a study of LSM alone, or a row that there is not.
+    models are named for a study of LSM alone, benchmarks for another than the ablations, or a row
+    that there is not.
     """
+    if benchmarks is not None and name != "ablations":
+        raise ValueError(
+            f"the study {name} has a benchmark of its own; those that take others are "
+            "ablations and stability"
+        )
     if models is not None and name not in COMPARED:
         raise ValueError(
             f"the study {name} has models of its own; those that take others are "
             f"{', '.join(COMPARED)}"
         )
-    chosen = {"models": models or COMPARED[name]} if name in COMPARED else {}
+    chosen: dict[str, Any] = {"models": models or COMPARED[name]} if name in COMPARED else {}
+    chosen |= {"benchmarks": benchmarks} if benchmarks else {}
     cells = [cell for seed in seeds for cell in STUDIES[name](preset, seed, **chosen)]
     if rows is None:
         return cells
@@ -154,10 +174,21 @@ def darcy_at_43(preset: PresetName, seed: int) -> list[Cell]:
     return made
 
 
-def paper_ablations(preset: PresetName, seed: int) -> list[Cell]:
-    """Return the rows of the ablation tables, on the problems that both tables have."""
-    problems: tuple[BenchmarkName, ...] = ("elasticity_p", "darcy")
-    return [cell for name in problems for cell in _lsm_variants(preset, name, seed, ablations)]
+def paper_ablations(
+    preset: PresetName, seed: int, *, benchmarks: Sequence[BenchmarkName] | None = None
+) -> list[Cell]:
+    """Return the rows of the ablation tables, each on the problems for which the paper has it.
+
+    Small presets run the problems that both tables have unless others are named.
+    """
+    is_small = SIZED_AS.get(preset, preset) != "paper"
+    return [
+        cell
+        for name in benchmarks or (SOLVERS_ABLATED if is_small else ABLATED)
+        for cell in _lsm_variants(
+            preset, name, seed, ablations if name in SOLVERS_ABLATED else component_ablations
+        )
+    ]
 
 
 def elasticity_hyperparameters(preset: PresetName, seed: int) -> list[Cell]:

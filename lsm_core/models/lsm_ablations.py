@@ -50,7 +50,19 @@ def with_n_scales(config: LsmConfig, n_scales: int) -> LsmConfig:
 
 
 def ablations(config: LsmConfig) -> dict[str, LsmConfig]:
-    """Return the rows of the paper's ablation tables by name, the model itself last."""
+    """Return the rows of the paper's two ablation tables by name, the model itself last."""
+    solvers = {
+        "perceptron solver": with_solver(config, "perceptron"),
+        "fourier solver": with_solver(config, "fourier"),
+        "polynomial solver": with_solver(config, "polynomial"),
+    }
+    components = component_ablations(config)
+    del components["lsm"]
+    return {**components, **solvers, "lsm": config}
+
+
+def component_ablations(config: LsmConfig) -> dict[str, LsmConfig]:
+    """Return the rows of the table that replaces or leaves out parts, the model itself last."""
     return {
         "convolution projector": with_projector(config, "convolution"),
         "average pooling projector": with_projector(config, "average"),
@@ -59,9 +71,6 @@ def ablations(config: LsmConfig) -> dict[str, LsmConfig]:
         "without multiscale": without_multiscale(config),
         "without patches": without_patches(config),
         "without spectral solver": with_solver(config, "none"),
-        "perceptron solver": with_solver(config, "perceptron"),
-        "fourier solver": with_solver(config, "fourier"),
-        "polynomial solver": with_solver(config, "polynomial"),
         "lsm": config,
     }
 

@@ -1,11 +1,11 @@
-"""Results side by side, with the paper's figure beside each."""
+"""Results side by side, with the paper's figure beside each that it has."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
-from lsm_core.reporting.published_results import published_error
+from lsm_core.reporting.published_results import published_for
 
 HEADINGS = (
     "Benchmark",
@@ -76,10 +76,15 @@ def compare(results: Iterable[Mapping[str, Any]]) -> list[Row]:
 def row_name(result: Mapping[str, Any]) -> str:
     """Return what a run is called in a table: its model, and its setting where it has one.
 
-    Some settings begin with the model, which is not said twice.
+    Some settings begin with the model, which is not said twice. A run without a setting that has
+    another start or less data than others says that.
     """
     model = str(result["model"])
     setting = (result.get("setting") or "").removeprefix(model).strip()
+    if not result.get("setting"):
+        fraction = float(result.get("fraction", 1.0))
+        parts = ("fine-tuned" if result.get("source") else "", f"{fraction:.0%} of the data")
+        setting = ", ".join(part for part in parts if part and part != "100% of the data")
     return f"{model} ({setting})" if setting else model
 
 
@@ -119,6 +124,6 @@ def _row(group: list[Mapping[str, Any]]) -> Row:
         mean_prediction=done[0]["mean_prediction"] if done else float("nan"),
         seconds_per_epoch=fmean(r["seconds_per_epoch"] for r in done) if done else float("nan"),
         peak_bytes=max((result.get("peak_bytes", 0) for result in done), default=0),
-        published=published_error(first["benchmark"], first["model"], resolution),
+        published=published_for(first),
         failures=tuple(result["error"] for result in group if "error" in result),
     )

@@ -1,10 +1,11 @@
 """All models on all benchmarks in one table, as the paper's main one, with ranks."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import isfinite
 from statistics import fmean
 
 from lsm_core.reporting.comparison import Row
+from lsm_core.reporting.ranking import places_within
 from lsm_core.reporting.table import Mark, Table
 
 Places = dict[tuple[str, str], int]
@@ -13,12 +14,12 @@ MARKS: dict[int, Mark] = {1: "best", 2: "second"}
 
 def ranks(rows: Sequence[Row]) -> Places:
     """Return the place of each model among those that finished, by benchmark and model."""
-    return _places(rows, lambda row: row.error)
+    return places_within({(row.benchmark, row.model): row.error for row in rows})
 
 
 def published_ranks(rows: Sequence[Row]) -> Places:
     """Return the place that the published figures give each model among the models here."""
-    return _places(rows, lambda row: float("inf") if row.published is None else row.published)
+    return places_within({(row.benchmark, row.model): row.published for row in rows})
 
 
 def leaderboard(rows: Sequence[Row]) -> str:
@@ -36,7 +37,7 @@ def leaderboard_table(rows: Sequence[Row], with_published: bool = False) -> Tabl
     found = {(row.benchmark, row.model): row for row in rows}
     benchmarks = list(dict.fromkeys(row.benchmark for row in rows))
     models = sorted(
-        dict.fromkeys(row.model for row in rows), key=lambda model: _mean_rank(places, model)
+        dict.fromkeys(row.model for row in rows), key=lambda model: mean_rank(places, model)
     )
 
     def text(benchmark: str, model: str) -> str:
@@ -51,8 +52,8 @@ def leaderboard_table(rows: Sequence[Row], with_published: bool = False) -> Tabl
     lines = []
     for model in models:
         cells = [text(benchmark, model) for benchmark in benchmarks]
-        means = [_shown_rank(places, model)]
-        means += [_shown_rank(published, model)] if with_published else []
+        means = [shown_rank(places, model)]
+        means += [shown_rank(published, model)] if with_published else []
         lines.append((model, *cells, *means))
     marks = {
         (i, j): MARKS[places[benchmark, model]]
@@ -64,20 +65,13 @@ def leaderboard_table(rows: Sequence[Row], with_published: bool = False) -> Tabl
     return Table(headings=("model", *benchmarks, *last), rows=tuple(lines), marks=marks)
 
 
-def _places(rows: Sequence[Row], error: Callable[[Row], float]) -> Places:
-    places: Places = {}
-    for benchmark in dict.fromkeys(row.benchmark for row in rows):
-        known = [row for row in rows if row.benchmark == benchmark and isfinite(error(row))]
-        known.sort(key=error)
-        places |= {(benchmark, row.model): place for place, row in enumerate(known, start=1)}
-    return places
-
-
-def _mean_rank(places: Places, model: str) -> float:
+def mean_rank(places: Places, model: str) -> float:
+    """Return the mean place of a model over its benchmarks; infinite if it has none."""
     own = [place for (_, name), place in places.items() if name == model]
     return fmean(own) if own else float("inf")
 
 
-def _shown_rank(places: Places, model: str) -> str:
-    rank = _mean_rank(places, model)
+def shown_rank(places: Places, model: str) -> str:
+    """Return the mean place of a model as text."""
+    rank = mean_rank(places, model)
     return f"{rank:.1f}" if isfinite(rank) else "–"

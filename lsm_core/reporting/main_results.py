@@ -74,8 +74,8 @@ def comparison_table(rows: Sequence[Row]) -> Table:
     )
 
 
-def scatter_pictures(rows: Sequence[Row]) -> list[Picture]:
-    """Return error against time for every benchmark with two models or more."""
+def scatter_pictures(rows: Sequence[Row], preset: str) -> list[Picture]:
+    """Return error against time at a preset for every benchmark with two models or more."""
     pictures = []
     for benchmark in dict.fromkeys(row.benchmark for row in rows):
         own = {
@@ -85,7 +85,7 @@ def scatter_pictures(rows: Sequence[Row]) -> list[Picture]:
         }
         if len(own) > 1:
             caption = (
-                f"{benchmark}: test error against seconds an epoch; the area of "
+                f"{benchmark}, preset {preset}: test error against seconds an epoch; the area of "
                 "a disc grows with the number of parameters. Below and to the left is better."
             )
             pictures.append(Picture(cost_scatter(own), caption))

@@ -19,18 +19,25 @@ class Section:
     """Where the picture of their training curves lies, seen from the page."""
 
 
-def results_page(sections: Sequence[Section], machine: str, note: str = "") -> str:
-    """Return the page as Markdown; `note` is what else a reader should know of these runs."""
+def results_page(
+    sections: Sequence[Section], machine: str, note: str = "", costs: Sequence[str] = ()
+) -> str:
+    """Return the page as Markdown; `note` is what else a reader should know of these runs.
+
+    `costs` are tables of what models cost, as Markdown.
+    """
     parts = [
         "# Results",
         "Errors are mean relative L2 norms over the test samples. Every run is on data of our own "
         "solvers, with the sizes named below; the column Paper is the published figure on the "
-        "published data and sizes. `lsm report results` writes this page from the runs in a store. "
+        "published data and sizes, where the paper has that very row. `lsm report results` "
+        "writes this page from the runs in a store. "
         f"Machine: {machine}.",
         *([note] if note else []),
     ]
     for section in sections:
         parts += [f"## {section.title}", section.text, *_tables(section)]
+    parts += ["## Cost of models", *costs] if costs else []
     return "\n\n".join(parts) + "\n"
 
 

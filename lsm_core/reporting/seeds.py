@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from statistics import fmean, stdev
 from typing import Any, TypeVar
 
@@ -57,4 +58,4 @@ def error_over_seeds(results: Iterable[Result]) -> OverSeeds:
 
 def difference(ours: float, published: float | None) -> str:
     """Return by how much a figure is above a published one, or a dash where there is none."""
-    return "–" if published is None else f"{ours / published - 1:+.0%}"
+    return "–" if published is None or not isfinite(ours) else f"{ours / published - 1:+.0%}"

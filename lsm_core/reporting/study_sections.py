@@ -11,9 +11,11 @@ from lsm_core.reporting.protocol import protocol_sentence
 from lsm_core.reporting.published_results import (
     published_ablation,
     published_deviation,
+    published_for,
     published_resolutions,
     published_sweep,
 )
+from lsm_core.reporting.ranking import compared_table, shown
 from lsm_core.reporting.seeds import (
     OverSeeds,
     Result,
@@ -89,17 +91,26 @@ def _ablation_table(
             (
                 name,
                 errors.text(),
+                shown(known),
+                difference(errors.mean, known),
                 compared,
-                "–" if known is None else f"{known:.4g}",
                 paper,
                 f"{done[0]['parameters']:,}" if done else "–",
             )
         )
     return Table(
-        headings=("variant", "error", "to whole", "paper", "to whole, paper", "parameters"),
+        headings=(
+            "variant",
+            "error",
+            "paper",
+            "difference",
+            "to whole",
+            "to whole, paper",
+            "parameters",
+        ),
         rows=tuple(lines),
-        caption=f"{benchmark}: test error of LSM with parts replaced or left out, and how far each "
-        "is above the whole model.",
+        caption=f"{benchmark}: test error of LSM with parts replaced or left out, how far it is "
+        "above the published one, and how far each is above the whole model.",
     )
 
 
@@ -108,9 +119,8 @@ def sweep_blocks(results: Sequence[Result]) -> list[Block]:
     curves: dict[str, dict[float, OverSeeds]] = {}
     for name, some in grouped(results, _setting).items():
         match = re.fullmatch(r"(\d+) (.+)", name)
-        errors = error_over_seeds(some)
-        if match and errors.values:
-            curves.setdefault(match[2], {})[float(match[1])] = errors
+        if match:
+            curves.setdefault(match[2], {})[float(match[1])] = error_over_seeds(some)
     if not curves:
         return plain_blocks(results)
     published = {name: published_sweep(name) for name in curves}
@@ -118,8 +128,8 @@ def sweep_blocks(results: Sequence[Result]) -> list[Block]:
     for name, curve in curves.items():
         for value, errors in sorted(curve.items()):
             known = published[name].get(value)
-            shown = "–" if known is None else f"{known:.4g}"
-            lines.append((name, f"{value:g}", errors.text(), shown, difference(errors.mean, known)))
+            compared = shown(known), difference(errors.mean, known)
+            lines.append((name, f"{value:g}", errors.text(), *compared))
     benchmark = str(results[0]["benchmark"])
     caption = f"{benchmark}: test error with one setting of LSM changed at a time."
     table = Table(
@@ -127,7 +137,11 @@ def sweep_blocks(results: Sequence[Result]) -> list[Block]:
         rows=tuple(lines),
         caption=caption,
     )
-    axes = {f"number of {name}": curve for name, curve in curves.items()}
+    axes = {
+        f"number of {name}": done
+        for name, curve in curves.items()
+        if (done := {value: errors for value, errors in curve.items() if errors.values})
+    }
     known_axes = {f"number of {name}": values for name, values in published.items()}
     figure = charts.sweeps(axes, known_axes)
     told = (
@@ -148,24 +162,40 @@ def resolution_blocks(results: Sequence[Result]) -> list[Block]:
 
     def text(model: str, size: float) -> str:
         errors, known = measured[model].get(size), published[model].get(size)
-        shown = "–" if errors is None else errors.text()
-        return shown if known is None else f"{shown} ({known:.4g})"
+        own = "–" if errors is None else errors.text()
+        return own if known is None else f"{own} ({known:.4g})"
 
     table = Table(
         headings=("model", *(f"{size:g}" for size in sizes)),
         rows=tuple((model, *(text(model, size) for size in sizes)) for model in measured),
         caption=f"{benchmark}: test error by points along an axis, published figures in brackets.",
     )
-    shown = {
+    by_size = {
+        (f"{size:g}", model): curve[size]
+        for size in sizes
+        for model, curve in measured.items()
+        if size in curve
+    }
+    known_by_size = {
+        (f"{size:g}", model): known
+        for model, curve in published.items()
+        for size, known in curve.items()
+    }
+    told = (
+        f"{benchmark}: mean and deviation over the seeds at each resolution, how far the mean is "
+        "above the published figure, and ranks among the models here."
+    )
+    ranked = compared_table(by_size, known_by_size, ("points", "model"), told)
+    drawn = {
         model: {size: errors for size, errors in curve.items() if errors.values}
         for model, curve in measured.items()
     }
-    figure = charts.error_against_size(shown, published, "points along an axis")
+    figure = charts.error_against_size(drawn, published, "points along an axis")
     caption = (
         f"{benchmark}: test error against the resolution. Dashed: the paper's, "
         "with its data and training. Bars are the deviation over the seeds."
     )
-    return [table, Picture(figure, caption)]
+    return [table, ranked, Picture(figure, caption)]
 
 
 def stability_blocks(results: Sequence[Result]) -> list[Block]:
@@ -173,7 +203,8 @@ def stability_blocks(results: Sequence[Result]) -> list[Block]:
     lines = []
     for (benchmark, model), some in grouped(results, _benchmark_and_model).items():
         errors = error_over_seeds(some)
-        known = published_deviation(benchmark) if model == "lsm" else None
+        known = published_for(some[0])
+        deviation = published_deviation(benchmark) if model == "lsm" else None
         part = errors.deviation / errors.mean if errors.values else 0.0
         lines.append(
             (
@@ -181,17 +212,31 @@ def stability_blocks(results: Sequence[Result]) -> list[Block]:
                 model,
                 str(len(errors.values)),
                 f"{errors.mean:.4f}" if errors.values else "failed",
+                shown(known),
+                difference(errors.mean, known),
                 f"{errors.deviation:.4f}" if len(errors.values) > 1 else "–",
+                shown(deviation),
                 f"{part:.1%}" if len(errors.values) > 1 else "–",
                 f"{min(errors.values):.4f} to {max(errors.values):.4f}" if errors.values else "–",
-                "–" if known is None else f"{known:.4g}",
             )
         )
     table = Table(
-        headings=("benchmark", "model", "seeds", "mean", "deviation", "of mean", "range", "paper"),
+        headings=(
+            "benchmark",
+            "model",
+            "seeds",
+            "mean",
+            "paper",
+            "difference",
+            "deviation",
+            "deviation, paper",
+            "of mean",
+            "range",
+        ),
         rows=tuple(lines),
         n_names=2,
-        caption="Test errors over the seeds. Paper: within what its five runs of LSM deviate.",
+        caption="Test errors over the seeds, and how far the mean is above the published figure. "
+        "Deviation, paper: within what its five runs of LSM deviate.",
     )
     blocks: list[Block] = [table]
     for benchmark, some in grouped(finished(results), _benchmark).items():

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from lsm_core.reporting.charts import transfer_bars
 from lsm_core.reporting.document import Block, Picture
 from lsm_core.reporting.published_results import published_transfer
+from lsm_core.reporting.ranking import compared_table, shown
 from lsm_core.reporting.seeds import OverSeeds, Result, error_over_seeds, finished, grouped
 from lsm_core.reporting.table import Table
 
@@ -30,7 +31,7 @@ def transfer_blocks(results: Sequence[Result]) -> list[Block]:
                     errors.text(),
                     other.text() if other else "–",
                     _gain(errors.mean, other.mean) if other and other.values else "–",
-                    *("–" if value is None else f"{value:.4g}" for value in known),
+                    *(shown(value) for value in known),
                     "–" if None in known else _gain(*known),  # type: ignore[arg-type]
                 )
             )
@@ -53,8 +54,28 @@ def transfer_blocks(results: Sequence[Result]) -> list[Block]:
         "Test error on airfoil from scratch and fine-tuned from pipe, by the part of the training "
         "samples; bars are the deviation over the seeds, hollow diamonds the paper's figures."
     )
-    picture = Picture(transfer_bars(_shown(scratch), _shown(tuned), published), caption)
-    return [*(_verdict(model, results) for model in scratch), table, picture]
+    picture = Picture(transfer_bars(_finished(scratch), _finished(tuned), published), caption)
+    verdicts = [_verdict(model, results) for model in scratch]
+    return [*verdicts, table, _ranked(scratch, tuned), picture]
+
+
+def _ranked(scratch: Curves, tuned: Curves) -> Table:
+    """Return the models side by side, for every part of the data and both ways."""
+    measured: dict[tuple[str, str], OverSeeds] = {}
+    published: dict[tuple[str, str], float | None] = {}
+    ways = {"from scratch": scratch, "fine-tuned": tuned}
+    for part in sorted({part for curve in scratch.values() for part in curve}):
+        for number, (way, curves) in enumerate(ways.items()):
+            for model, curve in curves.items():
+                if part in curve:
+                    key = f"{part:.0%}, {way}", model
+                    measured[key] = curve[part]
+                    published[key] = published_transfer(model)[number].get(part)
+    caption = (
+        "Both ways of training at every part of the data: how far the mean is above the published "
+        "figure, and ranks among the models here."
+    )
+    return compared_table(measured, published, ("data", "model"), caption)
 
 
 def transfer_curves(results: Sequence[Result]) -> tuple[Curves, Curves]:
@@ -100,7 +121,7 @@ def _gain(scratch: float, tuned: float) -> str:
     return f"{1 - tuned / scratch:+.1%}"
 
 
-def _shown(curves: Curves) -> Curves:
+def _finished(curves: Curves) -> Curves:
     return {
         model: {part: errors for part, errors in curve.items() if errors.values}
         for model, curve in curves.items()

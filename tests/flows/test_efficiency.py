@@ -1,13 +1,25 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from flows.errors import BadInput
 from flows.progress import LineProgress
 from flows.settings import Settings
 from flows.steps import efficiency
-from flows.steps.efficiency import measure_efficiency
-from flows.steps.stored_results import stored_costs
+from flows.steps.efficiency import failure_sentence, measure_efficiency
+from flows.steps.stored_results import keep_costs, stored_costs
 from flows.steps.training import open_tracking
+from lsm_core.reporting.published_results import efficiency_models, efficiency_sizes
+
+SILENT = LineProgress(lambda line: None)
+FIGURES = {
+    "n_parameters": 1,
+    "forward_flops": 2,
+    "saved_bytes": 3,
+    "peak_bytes": 4,
+    "step_seconds": 0.5,
+}
 
 
 @pytest.fixture
@@ -18,32 +30,119 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     return Settings.from_environment()
 
 
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, int]]:
+    """Return what is measured from now on, of which nothing really is."""
+    asked = []
+
+    def pretend(model: str, form: str, size: int, n_threads: int) -> dict[str, Any]:
+        asked.append((model, form, size))
+        return FIGURES
+
+    monkeypatch.setattr(efficiency, "measure_apart", pretend)
+    monkeypatch.setattr(efficiency, "log_efficiency", lambda *_: None)
+    return asked
+
+
 def test_costs_are_measured_and_logged(settings: Settings) -> None:
     lines: list[str] = []
-    costs = measure_efficiency(["fno"], [16, 32], settings, LineProgress(lines.append))
+    costs = measure_efficiency(["fno"], [32, 16], settings, LineProgress(lines.append))
     assert [cost["size"] for cost in costs] == [16, 32]
     assert costs[1]["forward_flops"] > 2 * costs[0]["forward_flops"]
     assert {cost["n_parameters"] for cost in costs} == {2_368_001}
     assert lines[-1] == "measure: 2 of 2"
+    assert failure_sentence(costs) == ""
+    assert logged_flops(settings) == {(cost["size"], cost["forward_flops"]) for cost in costs}
+
+
+def test_what_is_measured_again_or_smaller_than_before_reaches_mlflow(settings: Settings) -> None:
+    place = {"device": "cpu", "machine": "any", "code": "c"}
+    first = {"model": "fno", "form": "release", "size": 32, **place, "measured": "first", **FIGURES}
+    again = {**first, "measured": "second", "forward_flops": 7}
+    smaller = {**first, "size": 16, "forward_flops": 1}
+    for cost in (first, again, smaller):
+        efficiency.log_efficiency([cost], settings.tracking_uri, settings.root)
+    assert logged_flops(settings) == {(32, 2), (32, 7), (16, 1)}
+
+
+def logged_flops(settings: Settings) -> set[tuple[int, float]]:
+    """Return all that MLflow has, by size."""
     tracking = open_tracking(settings.tracking_uri, settings.root, "efficiency")
-    (run,) = tracking.client.search_runs([tracking.experiment_id])
-    history = tracking.client.get_metric_history(run.info.run_id, "cost/forward_flops")
-    assert {metric.step: metric.value for metric in history} == {
-        cost["size"]: cost["forward_flops"] for cost in costs
+    runs = tracking.client.search_runs([tracking.experiment_id])
+    name = "cost/forward_flops"
+    return {
+        (metric.step, metric.value)
+        for run in runs
+        for metric in tracking.client.get_metric_history(run.info.run_id, name)
     }
 
 
 def test_what_was_measured_before_an_interruption_is_kept(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, measured: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    measure_one = efficiency.measure_one
+    pretend = efficiency.measure_apart
 
-    def interrupted_at_32(model, form, size):
+    def interrupted_at_32(model: Any, form: str, size: int, n_threads: int) -> dict[str, Any]:
         if size == 32:
             raise KeyboardInterrupt
-        return measure_one(model, form, size)
+        return pretend(model, form, size, n_threads)
 
-    monkeypatch.setattr(efficiency, "measure_one", interrupted_at_32)
+    monkeypatch.setattr(efficiency, "measure_apart", interrupted_at_32)
     with pytest.raises(KeyboardInterrupt):
-        measure_efficiency(["fno"], [16, 32], settings, LineProgress(lambda line: None))
+        measure_efficiency(["fno"], [16, 32], settings, SILENT)
     assert [cost["size"] for cost in stored_costs(settings.root)] == [16]
+
+
+def test_the_papers_table_is_measured_if_nothing_is_named(
+    settings: Settings, measured: list[Any]
+) -> None:
+    measure_efficiency(None, None, settings, SILENT)
+    assert {model for model, _, _ in measured} == set(efficiency_models())
+    assert {size for _, _, size in measured} == set(efficiency_sizes())
+    assert len(measured) == 11 * 5
+
+
+def test_what_was_measured_on_this_machine_is_not_measured_again(
+    settings: Settings, measured: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = measure_efficiency(["fno"], [16], settings, SILENT)
+    assert measure_efficiency(["fno"], [16, 32], settings, SILENT)[:1] == first
+    assert measured == [("fno", "release", 16), ("fno", "release", 32)]
+    monkeypatch.setattr(efficiency, "machine_name", lambda n_threads: "another")
+    measure_efficiency(["fno"], [16], settings, SILENT)
+    assert len(measured) == 3
+    assert len(stored_costs(settings.root)) == 3
+
+
+def test_costs_of_other_sources_are_measured_again(settings: Settings, measured: list[Any]) -> None:
+    (cost,) = measure_efficiency(["fno"], [16], settings, SILENT)
+    keep_costs(settings.root, [{**cost, "code": "older"}])
+    measure_efficiency(["fno"], [16], settings, SILENT)
+    assert len(measured) == 2
+    assert [kept["code"] for kept in stored_costs(settings.root)] == [cost["code"]]
+
+
+def test_a_model_that_fails_does_not_stop_the_others_and_is_named(
+    settings: Settings, measured: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend = efficiency.measure_apart
+
+    def too_large(model: Any, form: str, size: int, n_threads: int) -> dict[str, Any]:
+        if model == "unet":
+            raise MemoryError("not enough")
+        return pretend(model, form, size, n_threads)
+
+    monkeypatch.setattr(efficiency, "measure_apart", too_large)
+    costs = measure_efficiency(["unet", "fno"], [16], settings, SILENT)
+    assert failure_sentence(costs) == (
+        "1 of 2 measurements failed: unet (release) at 16 x 16: MemoryError: not enough"
+    )
+    assert [cost["model"] for cost in stored_costs(settings.root)] == ["fno"]
+
+
+def test_a_model_of_time_steps_is_refused_before_anything_is_measured(
+    settings: Settings, measured: list[Any]
+) -> None:
+    with pytest.raises(BadInput, match="tfnet and kno need a history of frames"):
+        measure_efficiency(["fno", "tfnet", "kno"], [16], settings, SILENT)
+    assert measured == []

@@ -19,6 +19,7 @@ GRIDS = {
     "elasticity_p": {},
     "plasticity": {},
     "airfoil": {},
+    "pipe": {},
     "navier_stokes": {"resolution": 16},
 }
 
@@ -63,7 +64,9 @@ def test_fields_pictures_and_meshes_of_every_geometry(
     truth = samples[target].reshape(3, -1)
     errors = np.linalg.norm(expected[target].reshape(3, -1) - truth, axis=1)
     assert told["rel_l2"] == pytest.approx(errors / np.linalg.norm(truth, axis=1), rel=1e-5)
-    assert (tmp_path / "picture.svg").read_text().startswith("<svg")
+    picture = (tmp_path / "picture.svg").read_text()
+    assert picture.startswith("<svg")
+    assert ("x [m" in picture) == any(v.unit in ("m", "mm") for v in made.data.benchmark.variables)
     n_frames = 16 if name == "plasticity" else 1
     assert len(told["vtk"]) == 3 * n_frames
     kind = b"POLYDATA" if name == "elasticity_p" else b"STRUCTURED_GRID"

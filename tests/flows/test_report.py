@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 
 from flows.errors import BadInput
-from flows.steps.report import write_full_report
+from flows.steps.report import write_full_report, write_report
 from flows.steps.report_pictures import shown_models
 from flows.steps.stored_results import (
     benchmark_results,
     keep_costs,
+    keep_failures,
     keep_suite,
     newest_results,
     stored_costs,
@@ -121,6 +122,16 @@ def test_presets_stand_apart_in_the_report_of_all_runs(tmp_path: Path) -> None:
     assert "<h2>Main results, preset paper</h2>" in page
 
 
+def test_every_preset_has_its_own_picture_of_error_against_time(tmp_path: Path) -> None:
+    for preset in ("quick", "paper"):
+        for model in ("lsm", "fno"):
+            suite = {"preset": preset, "suite": f"benchmark-{preset}", "setting": ""}
+            whole(tmp_path, f"{preset}-{model}", model=model, **suite)
+    page = write_full_report(root_of(tmp_path)).page.read_bytes().decode()
+    for preset in ("quick", "paper"):
+        assert page.count(f"burgers, preset {preset}: test error against seconds") == 1
+
+
 def test_a_preset_without_runs_is_said_with_those_that_have_some(tmp_path: Path) -> None:
     whole(tmp_path, "quick")
     with pytest.raises(BadInput, match="there are some of preset quick"):
@@ -132,3 +143,51 @@ def test_costs_that_are_measured_again_replace_the_old_ones(tmp_path: Path) -> N
     keep_costs(root, [{**cost(64), "device": "cpu"}, {**cost(128), "device": "cpu"}])
     keep_costs(root, [{**cost(64), "device": "cpu", "step_seconds": 9.0}])
     assert [(c["size"], c["step_seconds"]) for c in stored_costs(root)] == [(64, 9.0), (128, 1.0)]
+
+
+def test_a_benchmark_of_some_cells_keeps_the_others_in_its_report(tmp_path: Path) -> None:
+    root = root_of(tmp_path)
+    whole(tmp_path, "before", setting="")
+    whole(tmp_path, "now", model="fno", setting="")
+    whole(tmp_path, "alone", model="unet", suite="train", setting="")
+    now = next(run for run in benchmark_results(root, "quick") if run["model"] == "fno")
+    report = write_report([now], root)
+    assert {row.model for row in report.rows} == {"lsm", "fno"}
+
+
+FAILED = {
+    "identity": "lost",
+    "preset": "quick",
+    "benchmark": "burgers",
+    "resolution": [256],
+    "model": "fno",
+    "seed": 0,
+    "fraction": 1.0,
+    "source": None,
+    "error": "Diverged: the loss is nan",
+}
+
+
+def test_runs_that_failed_are_in_later_reports_until_they_are_finished(tmp_path: Path) -> None:
+    root = root_of(tmp_path)
+    whole(tmp_path, "lsm", setting="", fraction=1.0)
+    study = {"suite": "resolutions-burgers-quick", "resolution": [256], "fraction": 1.0}
+    whole(tmp_path, "at-256", setting="lsm at 256", **study)
+    keep_failures(root, "benchmark-quick", [FAILED])
+    keep_failures(root, "resolutions-burgers-quick", [{**FAILED, "setting": "fno at 256"}])
+    page = write_full_report(root, "quick").page.read_bytes().decode()
+    assert page.count("failed: Diverged: the loss is nan") == 2
+    assert len(study_results(root, "quick")["resolutions-burgers"]) == 2
+    whole(tmp_path, "fno", model="fno", setting="", fraction=1.0)
+    whole(tmp_path, "fno-at-256", model="fno", setting="fno at 256", **study)
+    page = write_full_report(root, "quick").page.read_bytes().decode()
+    assert "Diverged" not in page
+
+
+def test_a_study_of_which_all_runs_failed_does_not_break_the_report(tmp_path: Path) -> None:
+    root = root_of(tmp_path)
+    whole(tmp_path, "lsm", setting="")
+    keep_failures(root, "transfer-quick", [{**FAILED, "setting": "fno fine-tuned"}])
+    assert "Transfer from pipe to airfoil: <code>" in (
+        write_full_report(root, "quick").page.read_bytes().decode()
+    )

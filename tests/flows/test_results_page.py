@@ -5,8 +5,9 @@ import pytest
 
 from flows.errors import BadInput
 from flows.steps.results_page import write_results_page
-from flows.steps.stored_results import benchmark_results
+from flows.steps.stored_results import benchmark_results, keep_costs
 from storage.location import Location
+from tests.lsm_core.reporting.test_efficiency import cost
 from tests.lsm_core.reporting.test_reporting import result
 
 
@@ -47,6 +48,30 @@ def test_the_page_has_every_suite_with_its_hashes_and_the_newest_of_equal_runs(
     assert all(path.exists() for path in files)
     kept = json.loads((tmp_path / "lsm_core/reporting/measured/results.json").read_text())
     assert [run["identity"] for run in kept] == ["new", "long"]
+
+
+def test_the_page_has_every_study_of_the_store_and_what_models_cost(tmp_path: Path) -> None:
+    root, page = Location.parse(str(tmp_path)), tmp_path / "RESULTS.md"
+    stored(tmp_path, "main", suite="benchmark-paper", preset="paper")
+    stored(tmp_path, "ablated", suite="ablations-quick", setting="without patches")
+    stored(tmp_path, "mine", suite="my-own-quick", setting="wider")
+    for number in range(20):
+        setting = {"setting": f"lsm at {number}", "resolution": [number]}
+        stored(tmp_path, f"at-{number}", suite="resolutions-burgers-quick", **setting)
+    keep_costs(root, [{**cost(64), "device": "cpu"}])
+    files = write_results_page(root, page)
+    text = page.read_text()
+    for title in (
+        "Every model on every benchmark, preset paper",
+        "Ablations of LSM, preset quick",
+        "Study my-own, preset quick",
+        "Resolutions of Burgers, preset quick",
+        "Cost of models",
+    ):
+        assert text.count(f"## {title}\n") == 1
+    pictures = {path.stem for path in files if path.suffix == ".svg"}
+    # Twenty curves cannot be told apart.
+    assert pictures == {"benchmark-paper", "ablations-quick", "my-own-quick"}
 
 
 def test_a_store_without_runs_is_said(tmp_path: Path) -> None:

@@ -5,10 +5,18 @@ import pytest
 from lsm_core.experiments.experiment import Experiment
 from lsm_core.experiments.operator import build_operator
 from lsm_core.experiments.presets import experiment
-from lsm_core.experiments.study import FRACTIONS, STUDIES, Cell, stability_cells, study_cells
+from lsm_core.experiments.study import (
+    ABLATED,
+    FRACTIONS,
+    RESOLUTIONS,
+    STUDIES,
+    Cell,
+    stability_cells,
+    study_cells,
+)
 from lsm_core.models.lsm import LsmConfig
 from lsm_core.models.point_cloud import PointCloudConfig
-from lsm_core.names import BenchmarkName, StudyName
+from lsm_core.names import BenchmarkName, PresetName, StudyName
 from lsm_core.reporting.published_results import published_tables
 
 
@@ -112,3 +120,37 @@ def test_ablations_on_points_change_the_body_inside_the_wrapper() -> None:
     assert len(bodies) == len(cells)
     assert all(isinstance(body, LsmConfig) for body in bodies)
     assert len(set(bodies)) == len(bodies)
+
+
+def test_large_presets_ablate_on_the_benchmarks_of_the_papers_table() -> None:
+    tables = published_tables()
+    for preset in ("paper", "release"):
+        cells = study_cells("ablations", preset, [0])
+        assert benchmarks_of(cells) == set(tables["ablations"]["full"]["error"])
+        solvers = [cell for cell in cells if cell.setting == "fourier solver"]
+        assert benchmarks_of(solvers) == set(tables["spectral_block_ablations"]["fno"])
+        assert len(cells) == 7 * 8 + 2 * 3
+    assert benchmarks_of(study_cells("ablations", "quick", [0])) == {"elasticity_p", "darcy"}
+
+
+def test_ablations_take_benchmarks_and_can_be_built_on_all_of_them() -> None:
+    cells = study_cells("ablations", "smoke", [0], benchmarks=ABLATED)
+    assert benchmarks_of(cells) == set(ABLATED)
+    for cell in cells:
+        build_operator(cell.experiment)
+    with pytest.raises(ValueError, match="transfer has a benchmark of its own"):
+        study_cells("transfer", "smoke", [0], benchmarks=["pipe"])
+
+
+def benchmarks_of(cells: list[Cell]) -> set[str]:
+    return {cell.experiment.data.benchmark.name for cell in cells}
+
+
+@pytest.mark.parametrize("preset", ["smoke", "quick", "matched", "paper", "release"])
+@pytest.mark.parametrize("benchmark", RESOLUTIONS)
+def test_every_study_of_resolutions_has_two_or_more(
+    preset: PresetName, benchmark: BenchmarkName
+) -> None:
+    study: StudyName = f"resolutions-{benchmark.replace('_', '-')}"  # type: ignore[assignment]
+    cells = study_cells(study, preset, [0], ["fno"])
+    assert len({cell.experiment.data.benchmark.shape.space for cell in cells}) > 1

@@ -48,10 +48,35 @@ def test_seeds_are_averaged_and_failures_are_shown() -> None:
     assert lost.cells()[3] == "failed"
 
 
-def test_a_setting_is_a_row_of_its_own_beside_the_same_published_figure() -> None:
+def test_a_setting_that_the_paper_has_not_is_a_row_without_a_published_figure() -> None:
     rows = compare([{**result("lsm", 0.02), "setting": "smooth form"}, result("lsm", 0.03)])
     assert [row.model for row in rows] == ["lsm (smooth form)", "lsm"]
-    assert [row.published for row in rows] == [0.00123, 0.00123]
+    assert [row.published for row in rows] == [None, 0.00123]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"setting": "lsm from scratch, 20% of the data", "fraction": 0.2}, 0.0166),
+        ({"setting": "lsm from scratch, 100% of the data"}, 0.0059),
+        ({"setting": "lsm fine-tuned, 20% of the data", "fraction": 0.2, "source": "a"}, 0.0131),
+        ({"setting": "lsm fine-tuned, 100% of the data", "source": "a"}, 0.0055),
+        ({"source": "a run of anything"}, None),
+        ({"fraction": 0.3}, None),
+        ({"setting": "without patches"}, 0.0062),
+        ({"setting": "fourier solver"}, None),
+        ({"setting": "4 tokens"}, None),
+        ({"setting": "4 tokens", "benchmark": "elasticity_g"}, 0.0408),
+        ({"setting": "lsm at 64", "benchmark": "darcy", "resolution": [64, 64]}, 0.0042),
+        ({"setting": "lsm at 43", "benchmark": "darcy", "resolution": [43, 43]}, None),
+        ({"fraction": 0.2, "benchmark": "darcy"}, None),
+    ],
+)
+def test_runs_of_studies_stand_beside_the_figures_of_their_own_tables(
+    changes: dict[str, Any], expected: float | None
+) -> None:
+    (row,) = compare([{**result("lsm", 0.02), "benchmark": "airfoil", **changes}])
+    assert row.published == expected
 
 
 def test_tables_have_one_line_a_row() -> None:

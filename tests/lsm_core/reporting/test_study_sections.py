@@ -29,8 +29,12 @@ def run(error: float, seed: int = 0, **changes: Any) -> dict[str, Any]:
 
 
 def the_table(blocks: list[Block]) -> Table:
-    (table,) = (block for block in blocks if isinstance(block, Table))
+    (table,) = the_tables(blocks)
     return table
+
+
+def the_tables(blocks: list[Block]) -> list[Table]:
+    return [block for block in blocks if isinstance(block, Table)]
 
 
 def names_of_axes(blocks: list[Block]) -> list[str]:
@@ -49,9 +53,9 @@ def test_variants_stand_beside_the_papers_and_beside_the_whole_model() -> None:
         ],
     )
     assert the_table(blocks).rows == (
-        ("without patches", "0.02", "+100%", "0.0068", "+5%", "1,234"),
-        ("lsm", "0.01", "+0%", "0.0065", "+0%", "1,234"),
-        ("fourier solver", "failed", "–", "0.0073", "+12%", "–"),
+        ("without patches", "0.02", "0.0068", "+194%", "+100%", "+5%", "1,234"),
+        ("lsm", "0.01", "0.0065", "+54%", "+0%", "+0%", "1,234"),
+        ("fourier solver", "failed", "0.0073", "–", "–", "+12%", "–"),
     )
     assert "error / error of the whole model" in names_of_axes(blocks)
     assert blocks[-1] == (
@@ -68,27 +72,37 @@ def test_sweeps_are_drawn_against_the_number_of_what_changes() -> None:
         "16 basis operators": 0.3,
         "8 basis operators": 0.4,
     }
-    blocks = study_blocks("hyperparameters", [run(e, setting=s, **at) for s, e in settings.items()])
+    failed = {**run(0.0, setting="3 tokens", **at), "error": "Diverged"}
+    runs = [failed, *(run(error, setting=name, **at) for name, error in settings.items())]
+    blocks = study_blocks("hyperparameters", runs)
     rows = the_table(blocks).rows
     assert rows[0] == ("tokens", "2", "0.1", "0.0415", "+141%")
-    assert [row[1] for row in rows] == ["2", "4", "8", "16"]
+    assert rows[1] == ("tokens", "3", "failed", "0.0409", "–")
+    assert [row[1] for row in rows] == ["2", "3", "4", "8", "16"]
     assert {"number of tokens", "number of basis operators"} <= set(names_of_axes(blocks))
 
 
-def test_resolutions_are_columns_with_published_figures_in_brackets() -> None:
+def test_resolutions_are_columns_and_models_are_ranked_at_each() -> None:
     blocks = study_blocks(
         "resolutions-burgers",
         [
             run(0.02, resolution=[256]),
             run(0.04, seed=1, resolution=[256]),
             run(0.05, resolution=[128], model="fno"),
+            run(0.01, resolution=[256], model="mwt"),
         ],
     )
-    table = the_table(blocks)
+    table, ranked = the_tables(blocks)
     assert table.headings == ("model", "128", "256")
     assert table.rows == (
         ("lsm", "–", "0.03 ± 0.014 (0.00123)"),
         ("fno", "0.05", "– (0.00332)"),
+        ("mwt", "–", "0.01 (0.00199)"),
+    )
+    assert ranked.rows == (
+        ("128", "fno", "1", "0.05", "–", "–", "–"),
+        ("256", "lsm", "2", "0.03 ± 0.014", "0.00123", "+2339%", "1"),
+        ("256", "mwt", "1", "0.01", "0.00199", "+403%", "2"),
     )
     assert "points along an axis" in names_of_axes(blocks)
 
@@ -112,16 +126,20 @@ def test_the_transfer_says_whether_fine_tuning_is_better_with_the_least_data(
         f"At 20% of the data, fine-tuning lsm {verdict} training from scratch: {tuned} ± 0 against "
         f"0.2 ± 0 over 2 seeds ({1 - tuned / 0.2:+.1%}; better in {2 * (tuned < 0.2)} of 2)."
     )
-    rows = the_table(blocks).rows
+    gains, ranked = the_tables(blocks)
+    rows = gains.rows
     assert rows[0][5:] == ("0.0166", "0.0131", "+21.1%")
     assert rows[1][2:5] == ("0.15", "0.01", "+93.3%")
+    assert ranked.rows[2] == ("100%, from scratch", "lsm", "1", "0.15", "0.0059", "+2442%", "1")
+    assert ranked.rows[3][:6] == ("100%, fine-tuned", "lsm", "1", "0.01", "0.0055", "+82%")
 
 
 def test_seeds_are_compared_with_the_papers_deviation() -> None:
     at = {"benchmark": "darcy", "resolution": [8, 8]}
     blocks = study_blocks("stability", [run(e, s, **at) for s, e in enumerate((0.1, 0.2, 0.3))])
-    row = ("darcy", "lsm", "3", "0.2000", "0.1000", "50.0%", "0.1000 to 0.3000", "0.0001")
-    assert the_table(blocks).rows == (row,)
+    (row,) = the_table(blocks).rows
+    assert row[:6] == ("darcy", "lsm", "3", "0.2000", "0.0065", "+2977%")
+    assert row[6:] == ("0.1000", "0.0001", "50.0%", "0.1000 to 0.3000")
 
 
 def test_a_study_that_is_not_known_has_a_table_and_curves() -> None:
@@ -157,5 +175,6 @@ def test_the_main_table_has_differences_ranks_and_protocol() -> None:
             "1 (5)",
         ),
     )
-    (picture,) = scatter_pictures(rows)
+    (picture,) = scatter_pictures(rows, "smoke")
+    assert picture.caption.startswith("darcy, preset smoke: ")
     assert "seconds an epoch [s]" in names_of_axes([picture])
