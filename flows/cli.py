@@ -7,10 +7,18 @@ from flows.command_line import EXIT_BAD_INPUT, parser
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
+TELEMETRY_OFF = {
+    "DO_NOT_TRACK": "true",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+}
+"""What Prefect and MLflow must find before they are imported, or they report what is done."""
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command and return its exit code: 0 done, 1 failed, 2 bad input, 130 interrupted."""
+    for name, value in TELEMETRY_OFF.items():
+        os.environ.setdefault(name, value)
     options = parser().parse_args(arguments)
     if options.store:
         os.environ["LSM_STORE"] = options.store

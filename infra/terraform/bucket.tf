@@ -86,6 +86,20 @@ resource "aws_s3_bucket_lifecycle_configuration" "store" {
       expired_object_delete_marker = true
     }
   }
+
+  # Whoever works on a cell writes its claim again every ten seconds: nobody wants the old ones back.
+  rule {
+    id     = "old-claims"
+    status = "Enabled"
+
+    filter {
+      prefix = "${local.folders.worker}/claims/"
+    }
+
+    noncurrent_version_expiration {
+      noncurrent_days = 1
+    }
+  }
 }
 
 data "aws_iam_policy_document" "encrypted_transport" {

@@ -41,6 +41,15 @@ run "a_role_is_for_one_account_and_few_actions" {
   }
 }
 
+run "only_old_claims_go_after_a_day" {
+  command = plan
+
+  assert {
+    condition     = [for each in aws_s3_bucket_lifecycle_configuration.store.rule : each.filter[0].prefix if anytrue([for old in each.noncurrent_version_expiration : old.noncurrent_days == 1])] == ["store/claims/"]
+    error_message = "Versions of something else than claims are lost after a day."
+  }
+}
+
 run "one_subnet_is_refused" {
   command = plan
 

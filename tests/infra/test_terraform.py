@@ -51,10 +51,43 @@ def test_the_configuration_is_valid_and_a_typo_is_caught(workspace: Path) -> Non
     assert "restrict_public_bucket" in said
 
 
+TYPOS = [
+    ("bucket.tf", "noncurrent_version_expiration", "noncurrent_versions_expiration"),
+    ("database.tf", "aws_db_subnet_group.database.name", "aws_db_subnet_grup.database.name"),
+    ("outputs.tf", "local.folders.worker", "local.folder.worker"),
+    ("roles.tf", "max_session_duration", "max_sesion_duration"),
+    ("secrets.tf", "recovery_window_in_days", "recovery_window_days"),
+    ("variables.tf", "error_message", "error_mesage"),
+    ("versions.tf", "required_version", "require_version"),
+    ("reference.tftest.hcl", "expect_failures", "expect_failure"),
+]
+
+
+@pytest.mark.slow
+def test_a_misspelt_word_in_any_file_is_caught(workspace: Path) -> None:
+    assert {name for name, _, _ in TYPOS} == {path.name for path in FOLDER.glob("[a-z]*.*")}
+    code, said = terraform(workspace, "validate")
+    assert code == 0, said
+    for name, right, wrong in TYPOS:
+        whole = (workspace / name).read_text()
+        assert right in whole
+        (workspace / name).write_text(whole.replace(right, wrong))
+        code, said = terraform(workspace, "validate")
+        assert code != 0, f"{wrong} in {name} was not noticed"
+        assert name in said
+        (workspace / name).write_text(whole)
+
+
 @pytest.mark.slow
 def test_plans_keep_their_promises_and_a_wider_role_is_caught(workspace: Path) -> None:
     code, said = terraform(workspace, "test")
     assert code == 0, said
+    bucket, whole = workspace / "bucket.tf", (workspace / "bucket.tf").read_text()
+    bucket.write_text(whole.replace('.folders.worker}/claims/"', '.folders.worker}/"'))
+    code, said = terraform(workspace, "test")
+    assert code != 0
+    assert "Versions of something else than claims are lost after a day" in said
+    bucket.write_text(whole)
     roles = workspace / "roles.tf"
     roles.write_text(roles.read_text().replace('"s3:GetObject",', '"s3:*",'))
     code, said = terraform(workspace, "test")
