@@ -129,7 +129,9 @@ def convert_official(
     report = current_progress().update
     every = [*mirrors, *settings.mirrors]
     before = _complete_datasets(settings.root / "datasets" / name)
-    place = fetch_and_convert(name, settings.root, every, stride, report, settings.n_workers)
+    place = fetch_and_convert(
+        name, settings.root, every, stride, report, settings.n_workers, settings.dask_address
+    )
     if place.name not in before:
         _announce(name, place.url)
     return place.url

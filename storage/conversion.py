@@ -6,10 +6,12 @@
     finish_conversion(conversion)                     verify, add statistics, mark complete
 
 `convert_published` does it all. Every step may be killed and called again, and ends with the same
-bytes.
+bytes. Workers of a cluster call `convert_block_elsewhere`, which does not take for granted that
+their machine sees the store or has the files.
 """
 
 import shutil
+import socket
 import tempfile
 import threading
 import uuid
@@ -24,8 +26,8 @@ import fsspec
 from storage import dataset_writer
 from storage.dataset_schema import SPLITS, DatasetSchema, VariableSchema
 from storage.disk_space import require_space
-from storage.download import FileRecord, Report, no_report, raw_location, read_record
-from storage.errors import PublishedFileInvalid
+from storage.download import FileRecord, Report, _alone, no_report, raw_location, read_record
+from storage.errors import PublishedFileInvalid, StoreUnavailable
 from storage.location import Location
 from storage.provenance import environment
 from storage.published_benchmark import (
@@ -46,7 +48,10 @@ MOST_SAMPLES_PER_BLOCK = 64
 
 @dataclass(frozen=True, kw_only=True)
 class Conversion:
-    """Official files on their way into one dataset: plain data that any process can take."""
+    """Official files on their way into one dataset: plain data that any process can take.
+
+    The schema travels with it once it was asked for, so that all machines write for the same one.
+    """
 
     benchmark: PublishedBenchmark
     root: Location
@@ -103,9 +108,12 @@ class Conversion:
         name = f"{self.benchmark.kind}-{size}-{self.split_rule}-{schema.recipe[:12]}.zarr"
         return self.root / "datasets" / self.benchmark.name / name
 
-    @cached_property
+    @property
     def scratch(self) -> Path:
-        """Return the folder of this machine for arrays that were turned, removed at the end."""
+        """Return the folder for arrays that were turned, removed at the end.
+
+        It lies in a store that is a folder, and else on the machine that asks.
+        """
         recipe = self.schema.recipe[:12]
         if self.root.local_path is not None:
             return self.root.local_path / "scratch" / recipe
@@ -131,7 +139,8 @@ class Conversion:
             copy.parent.mkdir(parents=True, exist_ok=True)
             filesystem, remote = fsspec.core.url_to_fs(location.url)
             partial = copy.with_name(f".{copy.name}.{uuid.uuid4().hex}.partial")
-            filesystem.get_file(remote, str(partial))
+            with location.reached():
+                filesystem.get_file(remote, str(partial))
             partial.replace(copy)
         return copy
 
@@ -198,9 +207,17 @@ def plan_conversion(
 
 
 def begin_conversion(
-    conversion: Conversion, report: Report = no_report, n_workers: int = 2
+    conversion: Conversion,
+    report: Report = no_report,
+    n_workers: int = 2,
+    *,
+    elsewhere: bool = False,
 ) -> list[int]:
-    """Write the template, turn what needs turning, and return the blocks to convert."""
+    """Write the template, turn what needs turning, and return the blocks to convert.
+
+    If blocks are converted `elsewhere`, files of a store that is no folder are not brought here:
+    each machine brings and turns its own.
+    """
     location, schema = conversion.location, conversion.schema
     dataset_writer.start_dataset(location, schema)
     missing = dataset_writer.missing_blocks(location, schema)
@@ -209,8 +226,9 @@ def begin_conversion(
             sample_bytes = sum(variable.sample_bytes for variable in schema.variables)
             n_samples = sum(len(schema.block(index)) for index in missing)
             require_space(location.local_path, n_samples * sample_bytes, conversion.benchmark.title)
-        _require_sources(conversion)
-        conversion.samples().turn_arrays(report, n_workers)
+        if not (elsewhere and conversion.root.local_path is None):
+            _require_sources(conversion)
+            conversion.samples().turn_arrays(report, n_workers)
     return missing
 
 
@@ -222,10 +240,54 @@ def convert_block(conversion: Conversion, index: int) -> int:
     return index
 
 
+def convert_block_elsewhere(conversion: Conversion, index: int) -> int:
+    """Convert one block on a machine that may be another than the one that began."""
+    root, location = conversion.root, conversion.location
+    if dataset_writer.read_attributes(location) is None:
+        raise StoreUnavailable(
+            f"the worker on {socket.gethostname()} does not see {location}, which was begun on "
+            "another machine; use a store that all workers reach, such as a bucket or a shared "
+            "folder (LSM_STORE), or convert without LSM_DASK"
+        )
+    if root.local_path is None:
+        _bring_here(conversion)
+    return convert_block(conversion, index)
+
+
+def require_converted(conversion: Conversion, blocks: list[int]) -> None:
+    """Raise StoreUnavailable unless blocks that were converted elsewhere have come here."""
+    missing = dataset_writer.missing_blocks(conversion.location, conversion.schema)
+    lost = set(missing) & set(blocks)
+    if lost:
+        raise StoreUnavailable(
+            f"workers converted {len(blocks)} blocks of {conversion.location}, but {len(lost)} are "
+            "not there: they have a folder of their own at this place; use a store that all "
+            "workers reach (LSM_STORE), or convert without LSM_DASK"
+        )
+
+
 def finish_conversion(conversion: Conversion) -> None:
     """Verify the blocks, mark the dataset complete and remove the scratch files."""
     dataset_writer.finish_dataset(conversion.location, conversion.schema)
+    remove_scratch(conversion)
+
+
+def remove_scratch(conversion: Conversion) -> None:
+    """Remove what this machine keeps only while it converts."""
     shutil.rmtree(conversion.scratch, ignore_errors=True)
+
+
+def _bring_here(conversion: Conversion) -> None:
+    """Bring the files to this machine, check and turn them: once for all its processes."""
+    ready = conversion.scratch / "ready"
+    if ready.exists():
+        return
+    conversion.scratch.mkdir(parents=True, exist_ok=True)
+    with _alone(conversion.scratch / "alone"):
+        if not ready.exists():
+            _require_sources(conversion)
+            conversion.samples().turn_arrays(no_report, n_workers=1)
+            ready.touch()
 
 
 def _convert_blocks(
@@ -280,6 +342,8 @@ def _require_sources(conversion: Conversion) -> None:
         ) from error
     for path, record in conversion.records.items():
         if found[path] != record.sha256:
+            if conversion.root.local_path is None:
+                paths[path].unlink(missing_ok=True)  # a copy; the next try brings another
             raise PublishedFileInvalid(
                 f"{paths[path]} has sha256 {found[path]}, expected {record.sha256} as downloaded; "
                 "remove it and download it again"

@@ -1,10 +1,12 @@
 """Where independent pieces of work run: the cores of this machine, or a Dask cluster."""
 
+import logging
 import multiprocessing
 import os
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import CancelledError, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from typing import Any
 
 from flows.errors import BadInput, ProcessDied
@@ -49,19 +51,56 @@ def _on_this_machine(
 def _on_dask(
     function: Callable[..., Any], arguments: list[tuple[Any, ...]], address: str
 ) -> Iterator[Any]:
-    from distributed import Client
     from distributed import as_completed as completed
 
+    with _client(address) as client, _told_as_ours(function, address):
+        futures = [client.submit(function, *each, pure=False) for each in arguments]
+        for future in completed(futures, loop=client.loop):
+            result = future.result()
+            # Or it would be done again, when nobody waits any more, if the worker that has it dies.
+            future.release()
+            yield result
+
+
+def run_on_every_worker(function: Callable[..., Any], *arguments: Any, dask_address: str) -> None:
+    """Call a function on each worker that a cluster has now, leaving out those that die."""
+    with _client(dask_address) as client, _told_as_ours(function, dask_address):
+        client.run(function, *arguments, on_error="ignore")
+
+
+def _client(address: str) -> Any:
+    from distributed import Client
+
+    # It logs a traceback when it cannot connect again, of which we tell ourselves.
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
     try:
-        client = Client(address, timeout=20)
+        # Not the default: what others compute in this process is not meant for the cluster.
+        return Client(address, timeout=20, set_as_default=False)
     except (OSError, ValueError) as error:
         raise BadInput(
             f"no Dask scheduler answers at {address!r} ({error}); check LSM_DASK"
         ) from error
-    with client:
-        futures = [client.submit(function, *each, pure=False) for each in arguments]
-        for future in completed(futures):
-            yield future.result()
+
+
+@contextmanager
+def _told_as_ours(function: Callable[..., Any], address: str) -> Iterator[None]:
+    """Turn what happens to a cluster while the block runs into one sentence."""
+    from distributed import KilledWorker
+    from distributed.comm.core import CommClosedError
+
+    try:
+        yield
+    except KilledWorker as error:
+        raise ProcessDied(
+            f"{error.allowed_failures + 1} Dask workers died of the same {function.__name__}, "
+            f"the last at {error.last_worker.address}; what was written is kept: see the workers' "
+            "logs, give them more memory and start it again"
+        ) from None
+    except (CancelledError, CommClosedError):
+        raise ProcessDied(
+            f"the Dask scheduler at {address} was lost during {function.__name__}; what was "
+            "written is kept, so starting it again continues"
+        ) from None
 
 
 def _use_one_thread() -> None:
