@@ -14,6 +14,7 @@ import torch
 
 from flows.errors import BadInput, ProcessDied
 from flows.settings import Settings
+from flows.steps.isolation import prepare_isolation
 from flows.steps.sources import source_digest
 from flows.steps.stored_results import keep_costs, stored_costs
 from flows.steps.training import open_tracking
@@ -44,6 +45,7 @@ def measure_efficiency(
     """
     models = models or efficiency_models()
     _require_one_field(models)
+    prepare_isolation()  # processes are then forked from one that has imported torch
     known = {_key(cost): cost for cost in stored_costs(settings.root)}
     cells = list(_cells(models, sizes or efficiency_sizes(), settings.n_workers))
     costs = []
@@ -121,8 +123,8 @@ def _require_one_field(models: Sequence[ModelName]) -> None:
     unfit = [model for model in models if model in TIME_STEPPING]
     if unfit:
         raise BadInput(
-            f"the efficiency study maps one field to another, and {' and '.join(unfit)} "
-            "need a history of frames; name other models"
+            "the efficiency study maps one field to another, and a history of frames is needed by "
+            f"{' and '.join(unfit)}; name other models"
         )
 
 

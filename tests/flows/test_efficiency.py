@@ -143,6 +143,6 @@ def test_a_model_that_fails_does_not_stop_the_others_and_is_named(
 def test_a_model_of_time_steps_is_refused_before_anything_is_measured(
     settings: Settings, measured: list[Any]
 ) -> None:
-    with pytest.raises(BadInput, match="tfnet and kno need a history of frames"):
+    with pytest.raises(BadInput, match="a history of frames is needed by tfnet and kno"):
         measure_efficiency(["fno", "tfnet", "kno"], [16], settings, SILENT)
     assert measured == []
