@@ -101,6 +101,15 @@ def _told_as_ours(function: Callable[..., Any], address: str) -> Iterator[None]:
             f"the Dask scheduler at {address} was lost during {function.__name__}; what was "
             "written is kept, so starting it again continues"
         ) from None
+    except (ImportError, RuntimeError) as error:
+        # Dask's own error of work that cannot be loaded there has the reason as its cause.
+        reason = error if isinstance(error, ImportError) else error.__cause__
+        if not isinstance(reason, ImportError | AttributeError):
+            raise
+        raise BadInput(
+            f"the Dask cluster at {address} cannot load {function.__name__} ({reason}); install "
+            "the same version of this program, with its extras, on its scheduler and workers"
+        ) from error
 
 
 def _use_one_thread() -> None:
