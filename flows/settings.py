@@ -23,7 +23,7 @@ class Settings:
 
     LSM_STORE            root of data, checkpoints and reports; `.lsm` in this folder
     MLFLOW_TRACKING_URI  where runs are recorded; a sqlite file in the root
-    LSM_DASK             address of a Dask scheduler for data; processes of this machine
+    LSM_DASK             address of a Dask scheduler that makes data; processes of this machine
     LSM_WORKERS          processes at once on this machine; the number of cores
     PREFECT_API_URL      Prefect server to report to; one is started when none answers
     LSM_MIRRORS          places to ask for official files first, with blanks between

@@ -26,7 +26,7 @@ import fsspec
 from storage import dataset_writer
 from storage.dataset_schema import SPLITS, DatasetSchema, VariableSchema
 from storage.disk_space import require_space
-from storage.download import FileRecord, Report, _alone, no_report, raw_location, read_record
+from storage.download import FileRecord, Report, alone, no_report, raw_location, read_record
 from storage.errors import PublishedFileInvalid, StoreUnavailable
 from storage.location import Location
 from storage.provenance import environment
@@ -283,7 +283,7 @@ def _bring_here(conversion: Conversion) -> None:
     if ready.exists():
         return
     conversion.scratch.mkdir(parents=True, exist_ok=True)
-    with _alone(conversion.scratch / "alone"):
+    with alone(conversion.scratch / "alone"):
         if not ready.exists():
             _require_sources(conversion)
             conversion.samples().turn_arrays(no_report, n_workers=1)

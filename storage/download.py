@@ -175,7 +175,7 @@ class _Courier:
     def bring(self, file: PublishedFile) -> None:
         """Bring one file from the first address that gives it."""
         reasons = []
-        with _alone(self.folder / f"{self._flat_name(file)}.alone"):
+        with alone(self.folder / f"{self._flat_name(file)}.alone"):
             # Another process may have brought it while this one waited.
             if _is_present(self.benchmark, file, self.root, self._tell):
                 return
@@ -221,7 +221,7 @@ class _Courier:
             local = self.folder / f"{self._flat_name(file)}.{_short(url)}.part"
             self._transfer(url, local, file.name)
             return local
-        with _alone(self.folder / f"{archive.name}.alone"):
+        with alone(self.folder / f"{archive.name}.alone"):
             packed = self.folder / f"{archive.name}.{_short(url)}.part"
             self._transfer(url, packed, archive.name)
             if archive.sha256 is not None:
@@ -320,7 +320,7 @@ def _short(url: str) -> str:
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
+def alone(path: Path) -> Iterator[None]:
     """Wait until no other thread or process holds this lock, which a killed one gives back."""
     try:
         import fcntl

@@ -83,6 +83,7 @@ def test_a_conversion_on_two_workers_of_which_one_is_killed_has_the_bytes_of_a_l
     assert convert(root, mirror, "tcp://127.0.0.1:1") == there
 
 
+@pytest.mark.slow
 def test_workers_bring_files_of_an_object_store_to_their_own_machine_and_leave_nothing(
     mirror: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,6 +160,7 @@ def kill_on(cluster: DaskCluster, process: int) -> None:
     list(map_unordered(os.kill, work, n_workers=1, dask_address=cluster.address))
 
 
+@pytest.mark.slow
 def test_work_that_kills_every_worker_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES", "0")
     with dask_cluster() as cluster:
@@ -167,6 +169,7 @@ def test_work_that_kills_every_worker_is_told(monkeypatch: pytest.MonkeyPatch) -
             kill_on(cluster, worker)
 
 
+@pytest.mark.slow
 def test_a_cluster_without_this_program_is_told(
     cluster: DaskCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,6 +180,7 @@ def test_a_cluster_without_this_program_is_told(
         list(map_unordered(double, [(1,)], n_workers=1, dask_address=cluster.address))
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_is_lost_is_told(capfd: pytest.CaptureFixture[str]) -> None:
     with dask_cluster() as cluster:
         scheduler = cluster.started[0].pid
