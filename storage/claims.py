@@ -146,7 +146,7 @@ def _is_gone(content: bytes) -> bool:
         return psutil.Process(holder["pid"]).create_time() != holder["born"]
     except psutil.NoSuchProcess:
         return True
-    except (ValueError, TypeError, KeyError, AttributeError, psutil.Error):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, psutil.Error):
         return False  # whoever wrote this; if it never changes, it is dead in a while
 
 
