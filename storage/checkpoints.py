@@ -124,7 +124,7 @@ def _is_as_long_as_it_says(content: bytes) -> bool:
         tensors = json.loads(content[8:start])
         ends = [entry["data_offsets"][1] for name, entry in tensors.items() if name[:2] != "__"]
         return start + max(ends, default=0) == len(content)
-    except (ValueError, TypeError, KeyError, IndexError, AttributeError):
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
         return False
 
 

@@ -180,7 +180,15 @@ def _is_gone(content: bytes) -> bool:
     try:
         holder: dict[str, Any] = json.loads(content)
         return holder["machine"] == _machine() and birth_of(int(holder["pid"])) != holder["born"]
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, OSError):
+    except (
+        ValueError,
+        TypeError,
+        KeyError,
+        AttributeError,
+        ArithmeticError,
+        RecursionError,
+        OSError,
+    ):
         return False  # whoever wrote this; if it never changes, it is dead in a while
 
 

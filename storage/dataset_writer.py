@@ -134,7 +134,7 @@ def _checksums_of(location: Location, schema: DatasetSchema, index: int) -> dict
     try:
         checksums = json.loads(record.read_bytes())
         return {variable.name: str(checksums[variable.name]) for variable in schema.variables}
-    except (FileNotFoundError, ValueError, TypeError, KeyError) as error:
+    except (FileNotFoundError, ValueError, TypeError, KeyError, RecursionError) as error:
         record.remove()
         raise DatasetCorrupt(
             f"the record of block {index} of {location} cannot be read ({error}); prepare it "
@@ -155,7 +155,7 @@ def read_attributes(location: Location) -> dict[str, Any] | None:
         attributes = dict(metadata.get("attributes", {}))
     except FileNotFoundError:
         attributes = {}
-    except (OSError, ValueError, AttributeError, TypeError) as error:
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError) as error:
         raise NotADataset(f"{location} is not a dataset of this program: {error}") from error
     if attributes.get("format") == FORMAT:
         return attributes if "recipe" in attributes else None

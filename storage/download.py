@@ -100,7 +100,7 @@ def read_record(
         return FileRecord(**json.loads(lock.read_bytes()))
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise DownloadFailed(f"{lock} cannot be read: {error}; remove it") from error
 
 

@@ -33,6 +33,11 @@ if TYPE_CHECKING:
 
 SERVED = "flows.served_model"
 ARTIFACTS = {"settings": "settings.json", "weights": "weights.safetensors"}
+UNREADABLE = (
+    *(OSError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError),
+    *(RuntimeError, MemoryError, SafetensorError),
+)
+"""What damaged settings and weights lead to, in the core and in the readers of their formats."""
 
 
 @dataclass(frozen=True)
@@ -83,8 +88,11 @@ def open_package(folder: Path) -> PackagedModel:
         settings = json.loads((folder / "artifacts" / ARTIFACTS["settings"]).read_bytes())
         weights = load_file(folder / "artifacts" / ARTIFACTS["weights"])
         predictor = Predictor(TrainedModel.from_plain(settings["trained_model"]), weights)
-        return PackagedModel(benchmark_of(settings["data"]), predictor, settings["facts"])
-    except (OSError, KeyError, ValueError, SafetensorError) as error:
+        known = settings["facts"]
+        if not all(isinstance(known[name], str) for name in ("identity", "model")):
+            raise ValueError("its facts do not name a run and its model")
+        return PackagedModel(benchmark_of(settings["data"]), predictor, known)
+    except UNREADABLE as error:
         first = str(error).partition("\n")[0]
         raise BadInput(
             f"{folder} is no model folder that can be read here ({first}); `lsm registry` makes "

@@ -21,13 +21,16 @@ import pytest
 from safetensors.numpy import save
 
 from storage.checkpoints import Checkpoints
+from storage.claims import Claims
 from storage.dataset_reader import open_dataset
 from storage.download import FileRecord, read_record
 from storage.errors import StorageError
+from storage.field_files import FieldFile, NamedArray, read_fields, variable_names, write_fields
 from storage.location import Location
 from storage.published_files import as_dask, open_array
 from storage.run_journal import Heading, Journal, journals
 from storage.sample_spool import SampleSpool
+from tests.storage.damaged_json import changed_values
 from tests.storage.datasets import small_schema, write_whole
 from tests.storage.official_files import small_benchmark, write_mat73
 
@@ -49,6 +52,10 @@ class Reader:
     read: Callable[[Path], Any]
     n_inputs: int
     own_errors: Callable[[], tuple[type[Exception], ...]] = lambda: (StorageError,)
+    damage: Callable[[bytes, random.Random], bytes] | None = None
+    """How a file is damaged; bit by bit if nothing is said."""
+    victims: str = "*"
+    """Which files are damaged, by the ends of their names."""
 
 
 def make_mat5(folder: Path) -> None:
@@ -216,12 +223,163 @@ def read_parameters(folder: Path) -> Any:
     ).identity
 
 
+def make_flow_parameters(folder: Path) -> None:
+    names = {"benchmarks": ["burgers", "darcy"], "preset": "smoke"}
+    training = {"epochs": 3, "learning_rate": 0.001, "fraction": 0.5}
+    whole = {
+        "lsm": {**names, "models": ["lsm", "fno"], "seeds": [0, 1]},
+        "prepare": {**names, "resolutions": [64], "official": False, "mirrors": [], "stride": 2},
+        "train": {
+            **names,
+            **{"models": ["lsm"], "seeds": [0], "suite": "train", "threads": 1, "ranks": 1},
+            **{"source": "darcy", "training": training, "frozen": ["lift"]},
+        },
+        "retrain": {
+            **{"benchmark": "darcy", "n_new": 64, "watched": None},
+            **{"level": 0.01, "least_gain": 0.01},
+        },
+    }
+    for name, values in whole.items():
+        (folder / f"{name}.json").write_text(json.dumps(values))
+
+
+def read_flow_parameters(folder: Path) -> Any:
+    """Take JSON as Prefect does, first by the schema at submission, then by the flow's types."""
+    from prefect.utilities.schema_tools.validation import validate
+
+    from flows.errors import BadInput
+    from flows.lsm import lsm
+    from flows.prepare import prepare
+    from flows.retrain import retrain
+    from flows.train import train
+
+    taken = []
+    for flow in (lsm, prepare, train, retrain):
+        try:
+            given = json.loads((folder / f"{flow.name}.json").read_bytes())
+        except (ValueError, RecursionError) as error:
+            raise BadInput("not JSON") from error
+        if not isinstance(given, dict):
+            raise BadInput("not a mapping")
+        validate(given, flow.parameters.model_dump(), raise_on_error=True)
+        taken.append(flow.validate_parameters(given))
+    try:
+        return _settings_of(*taken)
+    except ValueError as error:
+        place = traceback.extract_tb(error.__traceback__)[-1].filename
+        if "/lsm_core/" in place:  # the core says in a sentence what it refuses
+            raise BadInput(str(error)) from error
+        raise
+
+
+def _settings_of(*taken: dict[str, Any]) -> Any:
+    """Make what flows make of their parameters before the work begins."""
+    from flows.steps.cells import benchmark_cells, chosen_cell
+    from lsm_core.evaluation.promotion import PromotionRule
+    from lsm_core.experiments.data_plans import variants
+
+    whole, data, one, again = taken
+    cells = benchmark_cells(
+        whole.get("preset", "quick"),
+        whole.get("benchmarks"),
+        whole.get("models"),
+        whole.get("seeds") or [0],
+    )
+    plans = variants(
+        data.get("preset", "quick"),
+        data.get("benchmarks") or ["darcy"],
+        data.get("resolutions") or [],
+    )
+    cell = chosen_cell(
+        one.get("preset", "quick"),
+        *(one["benchmarks"] or ["burgers"])[:1],
+        *(one["models"] or ["lsm"])[:1],
+        (one.get("seeds") or [0])[0],
+        training=one.get("training"),
+    )
+    rule = PromotionRule(level=again.get("level", 0.01), least_gain=again.get("least_gain", 0.01))
+    return [each.identity for each in [*cells, cell]], plans, rule
+
+
+def make_fields(name: str) -> Callable[[Path], None]:
+    """Return what writes a file of fields of some kind."""
+
+    def make(folder: Path) -> None:
+        values = np.random.default_rng(0).standard_normal((3, 4, 5)).astype(np.float32)
+        pressure = NamedArray(values=values, dims=("sample", "x", "y"), unit="Pa")
+        places = {"x": np.linspace(0, 1, 4), "y": np.linspace(0, 2, 5)}
+        write_fields(folder / name, FieldFile(variables={"pressure": pressure}, coordinates=places))
+
+    return make
+
+
+def make_netcdf4(folder: Path) -> None:
+    import h5py
+
+    with h5py.File(folder / "f.nc", "w") as file:
+        file["pressure"] = np.arange(60, dtype=np.int16).reshape(3, 4, 5)
+        file["pressure"].attrs["scale_factor"] = np.array([0.5])
+        file["pressure"].attrs["_FillValue"] = np.array([-99], dtype=np.int16)
+        file["x"] = np.linspace(0, 1, 4)
+
+
+def read_a_field_file(folder: Path) -> Any:
+    (path,) = folder.glob("f.*")
+    return variable_names(path), read_fields(path, ["pressure", "x"])
+
+
+def make_package(folder: Path) -> None:
+    from flows.steps.packaging import _write_artifacts
+    from flows.steps.surrogates import trained_run
+    from tests.flows.trained_runs import cell, write_run
+
+    root = Location.parse(str(folder.parent / "store"))
+    made = cell("burgers")
+    write_run(made, root)
+    (folder / "artifacts").mkdir()
+    _write_artifacts(trained_run(made.identity, root), folder / "artifacts")
+
+
+def read_package(folder: Path) -> Any:
+    from flows.steps.packaging import open_package
+
+    found = open_package(folder)
+    named = found.facts["identity"].upper(), found.facts["model"].upper(), dict(found.facts)
+    return found.benchmark.name, found.predictor.model.grid, named
+
+
+def _package_errors() -> tuple[type[Exception], ...]:
+    from flows.errors import BadInput
+
+    return (BadInput,)
+
+
+def make_claims(folder: Path) -> None:
+    claim = Claims(Location.parse(str(folder))).take("cell")
+    assert claim is not None
+    content = claim.mark.read_bytes()
+    claim.give_back()
+    (folder / f"cell.{'0' * 32}.claim").write_bytes(content)
+
+
+def read_claims(folder: Path) -> Any:
+    """Take a claim beside a mark; that of the process which made it is of a living one."""
+    claims = Claims(Location.parse(str(folder)))
+    with claims.held("other"):
+        claim = claims.take("cell")
+    if claim is not None:
+        claim.give_back()
+    return claim
+
+
 def _parameter_errors() -> tuple[type[Exception], ...]:
     from prefect.exceptions import ParameterBindError, ParameterTypeError, SignatureMismatchError
+    from prefect.utilities.schema_tools.validation import ValidationError
 
     from flows.errors import BadInput
 
-    return (BadInput, ParameterTypeError, ParameterBindError, SignatureMismatchError)
+    own = (BadInput, ParameterTypeError, ParameterBindError, SignatureMismatchError)
+    return (*own, ValidationError)
 
 
 READERS = {
@@ -235,7 +393,29 @@ READERS = {
     "record": Reader(make_record, read_a_record, 500),
     "weights": Reader(make_weights, read_weights, 500, lambda: (ValueError,)),
     "parameters": Reader(make_parameters, read_parameters, 800, _parameter_errors),
+    "parameter values": Reader(
+        make_flow_parameters, read_flow_parameters, 1500, _parameter_errors, changed_values
+    ),
+    "dataset metadata": Reader(
+        make_dataset, read_dataset, 1500, damage=changed_values, victims="zarr.json"
+    ),
+    "fields npz": Reader(make_fields("f.npz"), read_a_field_file, 800),
+    "fields NetCDF 3": Reader(make_fields("f.nc"), read_a_field_file, 800),
+    "fields NetCDF 4": Reader(make_netcdf4, read_a_field_file, 800),
+    "fields mat": Reader(make_fields("f.mat"), read_a_field_file, 800),
+    "fields zarr": Reader(make_fields("f.zarr"), read_a_field_file, 800),
+    "fields zarr metadata": Reader(
+        make_fields("f.zarr"), read_a_field_file, 800, damage=changed_values, victims="zarr.json"
+    ),
+    "package": Reader(make_package, read_package, 500, _package_errors),
+    "package settings": Reader(
+        make_package, read_package, 1000, _package_errors, changed_values, "settings.json"
+    ),
+    "claims": Reader(make_claims, read_claims, 500),
+    "claim values": Reader(make_claims, read_claims, 500, damage=changed_values),
 }
+MAY_READ_ALL = ("journal", "claims", "claim values")
+"""What cannot be read there is kept, or taken for a stranger's, and not refused."""
 
 
 def damaged(content: bytes, chance: random.Random) -> bytes:
@@ -275,7 +455,8 @@ def fuzz(sender: Connection, name: str, folder: Path, numbers: range) -> None:
     """Read damaged files one after another, telling which before each and what went wrong after."""
     reader, own_errors = READERS[name], READERS[name].own_errors()
     whole = {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
-    names = list(whole)
+    names = [path for path in whole if path.match(reader.victims)]
+    damage = reader.damage or damaged
     # The whole files first: they must be readable, and what is imported then is not counted.
     reader.read(folder)
     _restore(folder, whole)
@@ -285,7 +466,7 @@ def fuzz(sender: Connection, name: str, folder: Path, numbers: range) -> None:
         sender.send(("at", number))
         chance = random.Random(f"{name} {number}")
         victim = chance.choice(names)
-        victim.write_bytes(damaged(whole[victim], chance))
+        victim.write_bytes(damage(whole[victim], chance))
         try:
             reader.read(folder)
         except own_errors:
@@ -351,25 +532,69 @@ def quick_children() -> None:
     processes.set_forkserver_preload(["tests.storage.test_readers_fuzz"])
 
 
-QUICK = ("mat 5", "mat 7", "mat 7.3", "npy", "dataset", "checkpoints", "journal", "record")
+SLOW = ("weights", "parameters", "parameter values", "package", "package settings")
+"""Those that import torch or Prefect first, in a process of their own."""
+QUICK = tuple(name for name in READERS if name not in SLOW)
 
 
 @pytest.mark.parametrize("name", QUICK)
 def test_damaged_files_are_refused_by_our_own_errors(name: str, tmp_path: Path) -> None:
     found, n_refused = failures(name, tmp_path / "files", N_QUICK)
     assert found == []
-    assert n_refused > 0 or name == "journal"  # what cannot be read there is kept, not refused
+    assert n_refused > 0 or name in MAY_READ_ALL
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*QUICK, "weights", "parameters"])
+@pytest.mark.parametrize("name", READERS)
 def test_thousands_of_damaged_files_are_refused_by_our_own_errors(
     name: str, tmp_path: Path
 ) -> None:
     found, n_refused = failures(name, tmp_path / "files", READERS[name].n_inputs)
+    print(f"{name}: {READERS[name].n_inputs} inputs, {n_refused} refused, {len(found)} failures")
     assert found == [], f"{len(found)} of {READERS[name].n_inputs}"
-    assert n_refused > 0 or name == "journal"  # what cannot be read there is kept, not refused
+    assert n_refused > 0 or name in MAY_READ_ALL
 
 
-def test_there_are_ten_thousand_inputs() -> None:
-    assert sum(reader.n_inputs for reader in READERS.values()) >= 10_000
+@pytest.mark.parametrize(
+    "settings",
+    [
+        [],
+        7,
+        {"trained_model": [], "data": {}, "facts": {}},
+        {"trained_model": {"model_name": ["fno"]}, "data": {}, "facts": {}},
+    ],
+)
+def test_a_model_folder_with_settings_of_another_shape_is_refused_in_a_sentence(
+    settings: Any, tmp_path: Path
+) -> None:
+    from flows.errors import BadInput
+    from flows.steps.packaging import open_package
+
+    (tmp_path / "artifacts").mkdir()
+    (tmp_path / "artifacts" / "settings.json").write_text(json.dumps(settings))
+    (tmp_path / "artifacts" / "weights.safetensors").write_bytes(save({"w": np.arange(6.0)}))
+    with pytest.raises(BadInput, match="is no model folder that can be read here"):
+        open_package(tmp_path)
+
+
+def test_a_claim_nested_too_deeply_to_be_read_is_a_strangers(tmp_path: Path) -> None:
+    (tmp_path / "cell.0.claim").write_text("[" * 100_000)
+    assert Claims(Location.parse(str(tmp_path))).take("cell") is None
+    assert (tmp_path / "cell.0.claim").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "victim"), [("dataset", "d.zarr/zarr.json"), ("record", "raw/lock/*/*.json")]
+)
+def test_json_nested_too_deeply_to_be_read_is_refused_in_a_sentence(
+    name: str, victim: str, tmp_path: Path
+) -> None:
+    READERS[name].make(tmp_path)
+    (path,) = tmp_path.glob(victim)
+    path.write_text("[" * 100_000 + "]" * 100_000)
+    with pytest.raises(StorageError, match="recursion"):
+        READERS[name].read(tmp_path)
+
+
+def test_there_are_twenty_thousand_inputs() -> None:
+    assert sum(reader.n_inputs for reader in READERS.values()) >= 20_000
