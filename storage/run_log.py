@@ -8,6 +8,7 @@ journal grows, and the training does not notice.
 
 import logging
 import math
+import threading
 import time
 import weakref
 from collections.abc import Iterator, Mapping
@@ -104,12 +105,14 @@ class RunLog:
     """One run: parameters once, metrics by step, files, and how it ended.
 
     Nothing here waits for the tracking store, but for `finish`, and that for a bounded time.
+    Several threads may log.
     """
 
     def __init__(self, journal: Journal, tracking: Tracking) -> None:
         self._journal = journal
         self._tracking = tracking
         self._unwritten: list[Mapping[str, Any]] = []
+        self._mutex = threading.RLock()
         journal.append({"status": "RUNNING", "at": _now()})
         journal.read()
         self._last_steps = dict(journal.last_steps)
@@ -131,10 +134,11 @@ class RunLog:
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Take in metrics of a step; a step that the run has already is left out."""
         step = int(step)
-        new = {name: float(v) for name, v in metrics.items() if step > self._last_step(name)}
-        if new:
-            self._append({"step": step, "metrics": new})
-            self._last_steps.update(dict.fromkeys(new, step))
+        with self._mutex:
+            new = {name: float(v) for name, v in metrics.items() if step > self._last_step(name)}
+            if new:
+                self._append({"step": step, "metrics": new})
+                self._last_steps.update(dict.fromkeys(new, step))
 
     def flush(self) -> None:
         """Force to disk what was taken in, and let it be sent soon; does not wait for that."""
@@ -181,15 +185,16 @@ class RunLog:
         self._journal.close()
 
     def _append(self, entry: Mapping[str, Any]) -> None:
-        self._unwritten.append({**entry, "at": _now()})
-        with self._unharmed():
+        with self._mutex, self._unharmed():
+            self._unwritten.append({**entry, "at": _now()})
             self._write()
 
     def _write(self) -> None:
         """Write what the journal lacks: the last entry, and others if a disk was full."""
-        if self._unwritten:
-            self._journal.append(*self._unwritten)
-            self._unwritten.clear()
+        with self._mutex:
+            if self._unwritten:
+                self._journal.append(*self._unwritten)
+                self._unwritten.clear()
 
     @contextmanager
     def _unharmed(self) -> Iterator[None]:

@@ -3,6 +3,8 @@
 import resource
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +18,7 @@ from torch import Tensor, nn
 from flows.steps.devices import choose_device, joined_ranks, prepared
 from flows.steps.fields import split_fields
 from flows.steps.isolation import Report
+from flows.steps.machine_load import recorded_load
 from flows.steps.run_record import (
     epoch_metrics,
     log_outcome,
@@ -88,8 +91,9 @@ def train(experiment: Experiment, place: Workplace, report: Report) -> dict[str,
             run.open()
         result = gathered(run.checkpoints.result() if rank() == 0 else None)[0]
         if result is None:
-            run.train_to_the_end()
-            result = gathered(run.conclude() if rank() == 0 else None)[0]
+            with run.told_if_it_fails(), recorded_load(run.log):
+                run.train_to_the_end()
+                result = gathered(run.conclude() if rank() == 0 else None)[0]
         if rank() == 0:
             run.close(result)
         return dict(result)
@@ -133,6 +137,16 @@ class _Run:
         self.log = self.place.tracking().open_run(self.experiment.identity, name, tags)
         self.log.set_parameters(run_parameters(self.experiment))
 
+    @contextmanager
+    def told_if_it_fails(self) -> Iterator[None]:
+        """Close the record as failed on any error; another try opens it again."""
+        try:
+            yield
+        except Exception:
+            if self.log is not None:
+                self.log.finish("FAILED")
+            raise
+
     def train_to_the_end(self) -> None:
         """Train from the latest checkpoint, or from the start."""
         self.fields = split_fields(
@@ -148,8 +162,6 @@ class _Run:
                 self._after(happened)
         except Diverged:
             self._save()
-            if self.log is not None:
-                self.log.finish("FAILED")
             raise
 
     def _untrained(self) -> Surrogate:

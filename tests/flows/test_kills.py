@@ -59,7 +59,7 @@ def metric_history(place: Workplace) -> dict[str, list[tuple[int, float]]]:
     client = place.tracking().client
     (run,) = client.search_runs(["1"])
     assert run.info.status == "FINISHED"
-    timed = ("time/", "memory/")
+    timed = ("time/", "memory/", "system/")
     return {
         name: [(m.step, m.value) for m in client.get_metric_history(run.info.run_id, name)]
         for name in run.data.metrics

@@ -1,5 +1,7 @@
 """One experiment, from the store to a result, killed and resumed."""
 
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -7,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from flows.steps import datasets, training
+from flows.steps import datasets, machine_load, training
 from flows.steps.cells import cell, failed, is_finished
 from flows.steps.report import write_report
 from flows.steps.stored_results import benchmark_results
@@ -103,6 +105,53 @@ def test_a_finished_run_is_not_trained_again_but_logged_where_it_is_missing(fold
     (run,) = fresh.tracking().client.search_runs(["1"])
     assert run.data.tags["model"] == "fno"
     assert len(fresh.tracking().client.get_metric_history(run.info.run_id, "train/rel_l2")) == 4
+
+
+def test_a_short_run_records_the_load_of_its_machine_and_a_resumed_one_goes_on(
+    folder: Path,
+) -> None:
+    place = replace(workplace(folder, "load"), tracking_uri=f"sqlite:///{folder}/load.db")
+    with pytest.raises(Killed):
+        train(place, kill_after=1, model="fno")
+    time.sleep(1.1)  # a step is a second
+    train(place, model="fno")
+    client = place.tracking().client
+    (run,) = client.search_runs(["1"])
+    assert 0 <= run.data.metrics["system/cpu_utilization_percentage"] <= 100
+    assert run.data.metrics["system/process_memory_usage_megabytes"] > 10
+    memory = client.get_metric_history(run.info.run_id, "system/system_memory_usage_megabytes")
+    assert len(memory) >= 2
+    assert len({metric.step for metric in memory}) == len(memory)
+    assert not any(thread.name == "machine load" for thread in threading.enumerate())
+
+
+def test_a_machine_that_does_not_tell_its_load_trains_all_the_same(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise PermissionError("no /proc here")
+
+    monkeypatch.setattr(machine_load.psutil, "virtual_memory", refuse)
+    place = workplace(folder, "silent")
+    assert train(place, model="fno")["epochs"] == 4
+
+
+def test_a_run_that_fails_is_told_as_failed_and_another_try_finishes_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = replace(workplace(folder, "fails"), tracking_uri=f"sqlite:///{folder}/fails.db")
+    client = place.tracking().client
+
+    def out_of_memory(*_: Any) -> None:
+        raise MemoryError("no room")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(training, "showcase_arrays", out_of_memory)
+        with pytest.raises(MemoryError):
+            train(place, model="fno")
+    assert [run.info.status for run in client.search_runs(["1"])] == ["FAILED"]
+    train(place, model="fno")
+    assert [run.info.status for run in client.search_runs(["1"])] == ["FINISHED"]
 
 
 def _never(message: dict[str, Any]) -> None:

@@ -91,6 +91,23 @@ def test_a_finished_run_that_is_opened_again_repeats_no_step(tracking: Tracking)
     assert tracking.client.get_run(run_of(tracking, "again")).info.status == "FINISHED"
 
 
+def test_what_several_threads_log_at_once_all_arrives(tracking: Tracking) -> None:
+    run = tracking.open_run("threaded", "a run", {})
+
+    def log_all(name: str) -> None:
+        for step in range(300):
+            run.log(step, {name: 1.0})
+
+    loggers = [threading.Thread(target=log_all, args=(name,)) for name in ("one", "two", "three")]
+    for logger in loggers:
+        logger.start()
+    for logger in loggers:
+        logger.join()
+    run.finish()
+    for name in ("one", "two", "three"):
+        assert [step for step, _ in steps(tracking, "threaded", name)] == list(range(300))
+
+
 def test_more_metrics_than_one_batch_takes_all_arrive(tracking: Tracking) -> None:
     run = tracking.open_run("many", "a run", {})
     for step in range(1200):
