@@ -29,7 +29,9 @@ class Checkpoints:
     def save(self, step: int, content: bytes) -> None:
         """Keep a checkpoint; older ones beyond the last two are removed."""
         name = f"{step:08d}"
-        (self.location / f"{name}.checkpoint").write_bytes(content)
+        # With the checksum in the same file, too: of two processes that save the same step, one may
+        # write the last file and the other the last mark.
+        (self.location / f"{name}.checkpoint").write_bytes(content + _trailer(content))
         checksum = hashlib.sha256(content).hexdigest()
         (self.location / f"{name}.sha256").write_bytes(checksum.encode())
         for old in self._steps()[:-KEPT]:
@@ -41,12 +43,15 @@ class Checkpoints:
         steps = self._steps()
         for name in reversed(steps):
             try:
-                content = (self.location / f"{name}.checkpoint").read_bytes()
+                kept = (self.location / f"{name}.checkpoint").read_bytes()
                 checksum = (self.location / f"{name}.sha256").read_bytes().decode()
             except (FileNotFoundError, UnicodeDecodeError):
                 continue
-            if hashlib.sha256(content).hexdigest() == checksum:
+            content = kept[: -len(_trailer(b""))]
+            if kept.endswith(_trailer(content)):
                 return content
+            if hashlib.sha256(kept).hexdigest() == checksum:
+                return kept  # written before files had a checksum
         if steps:
             raise CheckpointCorrupt(
                 f"none of the {len(steps)} checkpoints in {self.location} has its checksum; "

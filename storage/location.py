@@ -199,16 +199,22 @@ class Location:
 
 def _replace_file(path: Path, content: bytes) -> None:
     """Write beside the file, force to disk, then rename over it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
-    try:
-        with partial.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    for attempt in range(REMOVALS):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with partial.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(path)
+            return
+        except FileNotFoundError:
+            # Another process may remove the folder at the same time.
+            if attempt == REMOVALS - 1:
+                raise
+        finally:
+            partial.unlink(missing_ok=True)
 
 
 @cache

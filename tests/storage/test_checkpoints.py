@@ -1,3 +1,4 @@
+import hashlib
 from pathlib import Path
 
 import numpy as np
@@ -81,3 +82,20 @@ def test_damaged_arrays_are_refused(checkpoints: Checkpoints) -> None:
         file.write_bytes(damaged)
         with pytest.raises(CheckpointCorrupt, match=r"showcase\.npz cannot be read"):
             checkpoints.arrays("showcase")
+
+
+def test_two_processes_that_save_the_same_step_leave_one_that_can_be_read(tmp_path: Path) -> None:
+    checkpoints = Checkpoints(Location.parse(str(tmp_path)))
+    checkpoints.save(7, b"an earlier state")
+    checkpoints.save(8, b"the same weights, saved by one")
+    mark = (tmp_path / "00000008.sha256").read_bytes()
+    checkpoints.save(8, b"the same weights, saved by another")
+    (tmp_path / "00000008.sha256").write_bytes(mark)  # the one's mark came last
+    assert checkpoints.latest() == b"the same weights, saved by another"
+
+
+def test_a_checkpoint_of_an_earlier_version_is_read(tmp_path: Path) -> None:
+    content = b"state"
+    (tmp_path / "00000003.checkpoint").write_bytes(content)
+    (tmp_path / "00000003.sha256").write_text(hashlib.sha256(content).hexdigest())
+    assert Checkpoints(Location.parse(str(tmp_path))).latest() == content

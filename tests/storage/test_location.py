@@ -125,6 +125,20 @@ class TestFolder(LocationContract):
         assert (root / "file").read_bytes() == b"old"
         assert root.names() == ["file"]
 
+    def test_a_file_is_written_while_another_removes_its_folder(
+        self, root: Location, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        make, late = Path.mkdir, iter([True])
+
+        def removed_at_once(self: Path, *arguments: Any, **more: Any) -> None:
+            make(self, *arguments, **more)
+            if next(late, False):
+                self.rmdir()
+
+        monkeypatch.setattr(Path, "mkdir", removed_at_once)
+        (root / "records" / "file").write_bytes(b"1")
+        assert (root / "records" / "file").read_bytes() == b"1"
+
     def test_a_folder_in_which_another_still_writes_is_removed_all_the_same(
         self, root: Location, monkeypatch: pytest.MonkeyPatch
     ) -> None:
