@@ -25,13 +25,16 @@ def lsm(
     """
     from flows.steps.cells import benchmark_cells
     from flows.steps.report import write_report
+    from flows.steps.run_record import share_runs
     from flows.steps.stored_results import keep_suite
+    from flows.steps.training import open_tracking
 
     settings = Settings.from_environment()
     settings.require_usable()
     cells = benchmark_cells(preset, benchmarks, models, seeds or [0])
     results = run_side_by_side(cells, settings, suite=f"benchmark-{preset}", register=True)
     keep_suite(settings.root, f"benchmark-{preset}", [(cell.identity, "") for cell in cells])
+    share_runs(open_tracking(settings.tracking_uri, settings.root), f"benchmark-{preset}", results)
     report = write_report(results, settings.root)
     create_markdown_artifact(report.markdown, key="benchmark", description="Compared results")
     create_link_artifact(
