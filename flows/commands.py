@@ -231,7 +231,13 @@ def study(options: argparse.Namespace) -> None:
                 options.rows,
                 options.benchmarks,
             )
-    print(json.dumps(results) if options.json else study_table(results))
+    if options.json:
+        print(json.dumps(results))
+        return
+    print(study_table(results))
+    settings = current_settings()
+    page = settings.root / "reports" / f"benchmark-{options.preset}" / "index.html"
+    _show_where(settings, str(page), f"{options.name}-{options.preset}")
 
 
 def _efficiency(options: argparse.Namespace) -> None:
@@ -259,28 +265,24 @@ def _show_results(results: list[dict[str, Any]], as_json: bool) -> None:
 
 def _show_where(settings: "Settings", report: str, suite: str = "") -> None:
     """Say where to look further: the report, and the charts of a suite or of all runs."""
-    from urllib.parse import quote
-
     from flows.steps.training import open_tracking
+    from storage.charts_page import charts_address
     from storage.errors import StoreUnavailable
     from storage.run_journal import without_credentials
 
-    try:
-        experiment = open_tracking(settings.tracking_uri, settings.root).experiment_id
-    except StoreUnavailable as error:
-        print(f"\nReport:  {_shown(report)}\nMLflow:  {error}; `lsm runs sync` sends what waits")
-        return
-    charts = f"#/experiments/{experiment}/runs?compareRunsMode=CHART"
-    if suite:
-        wanted = f"tags.suite = '{suite}'"
-        charts += f"&searchFilter={quote(wanted)}"
     print(f"\nReport:  {_shown(report)}")
+    try:
+        charts = charts_address(open_tracking(settings.tracking_uri, settings.root), suite)
+    except StoreUnavailable as error:
+        print(f"MLflow:  {error}; `lsm runs sync` sends what waits")
+        return
     if settings.tracking_uri.startswith("http"):
         print(f"MLflow:  {without_credentials(settings.tracking_uri)}/{charts}")
         return
     port = settings.mlflow_port
     mlflow = _shown(str(Path(sys.executable).parent / "mlflow"))
-    print(f"MLflow:  {mlflow} server --backend-store-uri {settings.tracking_uri} --port {port}")
+    shown = without_credentials(settings.tracking_uri)
+    print(f"MLflow:  {mlflow} server --backend-store-uri {shown} --port {port}")
     print(f"         then open http://127.0.0.1:{port}/{charts}")
 
 

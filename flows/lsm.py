@@ -25,7 +25,9 @@ def lsm(
     """
     from flows.steps.cells import benchmark_cells
     from flows.steps.report import write_report
+    from flows.steps.run_record import share_runs
     from flows.steps.stored_results import keep_failures, keep_suite
+    from flows.steps.training import open_tracking
 
     settings = Settings.from_environment()
     settings.require_usable()
@@ -33,6 +35,7 @@ def lsm(
     results = run_side_by_side(cells, settings, suite=f"benchmark-{preset}", register=True)
     keep_suite(settings.root, f"benchmark-{preset}", [(cell.identity, "") for cell in cells])
     keep_failures(settings.root, f"benchmark-{preset}", results)
+    share_runs(open_tracking(settings.tracking_uri, settings.root), f"benchmark-{preset}", results)
     report = write_report(results, settings.root)
     create_markdown_artifact(report.markdown, key="benchmark", description="Compared results")
     create_link_artifact(

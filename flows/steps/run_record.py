@@ -1,11 +1,16 @@
 """What is recorded of a run: names, tags, settings, metrics and the head of its result."""
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from lsm_core.experiments.experiment import Experiment
+from storage.charts_page import add_to_suite, suite_tag
 from storage.dataset_reader import Dataset
-from storage.run_log import RunLog
+from storage.errors import StoreUnavailable
+from storage.run_log import RunLog, Tracking
+
+logger = logging.getLogger(__name__)
 
 
 def result_head(experiment: Experiment) -> dict[str, Any]:
@@ -33,10 +38,20 @@ def log_outcome(run: RunLog, result: dict[str, Any]) -> None:
         scores = {f"{split}/{name}": value for name, value in result[split].items()}
         scores.pop("validation/rel_l2", None)  # logged with every epoch
         run.log(last, scores)
+    # A chart a benchmark, since bars are to be errors on the same samples. Step 0 makes them bars.
+    run.log(0, {f"leaderboard/{result['benchmark']}": result["test"]["rel_l2"]})
     run.log(last, {"model/parameters": result["parameters"]})
     if result["mean_prediction"] is not None:
         run.log(last, {"test/rel_l2_of_the_mean": result["mean_prediction"]})
     run.finish()
+
+
+def share_runs(tracking: Tracking, suite: str, results: Iterable[dict[str, Any]]) -> None:
+    """Tag the runs that a suite took over from others; a store that is away costs a line."""
+    try:
+        add_to_suite(tracking, suite, {result["identity"] for result in results})
+    except StoreUnavailable as error:
+        logger.warning("runs of other suites are missing from the charts of %s: %s", suite, error)
 
 
 def epoch_metrics(record: dict[str, Any]) -> dict[str, float]:
@@ -64,6 +79,7 @@ def run_tags(experiment: Experiment, suite: str, setting: str, dataset: Dataset)
     start = experiment.start
     return {
         "suite": suite,
+        suite_tag(suite): "yes",
         **({"setting": setting} if setting else {}),
         "benchmark": experiment.data.benchmark.name,
         "model": experiment.model_name,

@@ -38,6 +38,7 @@ from lsm_core.training.loop import BatchReport, Diverged, EpochReport, fit
 from lsm_core.training.normalization import Moments, normalization
 from lsm_core.training.state import model_weights, start_training
 from lsm_core.training.surrogate import Surrogate
+from storage.charts_page import suite_tag
 from storage.checkpoints import Checkpoints
 from storage.dataset_reader import open_dataset
 from storage.location import Location
@@ -135,6 +136,7 @@ class _Run:
         name = run_name(self.experiment, self.place.setting)
         tags = run_tags(self.experiment, self.place.suite, self.place.setting, self.dataset)
         self.log = self.place.tracking().open_run(self.experiment.identity, name, tags)
+        self.log.set_tags({suite_tag(self.place.suite): "yes"})  # another suite may have begun it
         self.log.set_parameters(run_parameters(self.experiment))
 
     @contextmanager
