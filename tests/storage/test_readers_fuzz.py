@@ -279,16 +279,17 @@ def _settings_of(*taken: dict[str, Any]) -> Any:
     from lsm_core.experiments.data_plans import variants
 
     whole, data, one, again = taken
+    # A few of each: a hundred seeds on every benchmark are many cells, rightly.
     cells = benchmark_cells(
         whole.get("preset", "quick"),
-        whole.get("benchmarks"),
-        whole.get("models"),
-        whole.get("seeds") or [0],
+        (whole.get("benchmarks") or ["darcy"])[:2],
+        (whole.get("models") or ["lsm"])[:2],
+        (whole.get("seeds") or [0])[:2],
     )
     plans = variants(
         data.get("preset", "quick"),
-        data.get("benchmarks") or ["darcy"],
-        data.get("resolutions") or [],
+        (data.get("benchmarks") or ["darcy"])[:2],
+        (data.get("resolutions") or [])[:2],
     )
     cell = chosen_cell(
         one.get("preset", "quick"),
@@ -454,7 +455,7 @@ def damaged(content: bytes, chance: random.Random) -> bytes:
 def fuzz(sender: Connection, name: str, folder: Path, numbers: range) -> None:
     """Read damaged files one after another, telling which before each and what went wrong after."""
     reader, own_errors = READERS[name], READERS[name].own_errors()
-    whole = {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    whole = _content(folder)
     names = [path for path in whole if path.match(reader.victims)]
     damage = reader.damage or damaged
     # The whole files first: they must be readable, and what is imported then is not counted.
@@ -479,6 +480,10 @@ def fuzz(sender: Connection, name: str, folder: Path, numbers: range) -> None:
             _restore(folder, {victim: whole[victim], **_small(whole)})
 
 
+def _content(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
 def _restore(folder: Path, content: dict[Path, bytes]) -> None:
     """Remove what reading has made, and write files as they were."""
     for path in folder.rglob("scratch"):
@@ -496,9 +501,11 @@ def failures(name: str, folder: Path, n_inputs: int) -> tuple[list[str], int]:
     """Return what went wrong with damaged inputs, and how many were refused."""
     folder.mkdir()
     READERS[name].make(folder)
+    whole = _content(folder)
     found: list[str] = []
     number, n_refused = 0, 0
     while number < n_inputs:
+        _restore(folder, whole)  # a process that was killed left its last input
         receiver, sender = processes.Pipe(duplex=False)
         child = processes.Process(target=fuzz, args=(sender, name, folder, range(number, n_inputs)))
         child.start()
