@@ -37,7 +37,9 @@ def run_study(
 
 def _run(name: str, preset: PresetName, cells: Sequence["Cell"]) -> Results:
     from flows.steps.cells import bound
+    from flows.steps.run_record import share_runs
     from flows.steps.stored_results import keep_failures, keep_suite
+    from flows.steps.training import open_tracking
     from lsm_core.reporting.study import study_table
 
     settings = Settings.from_environment()
@@ -54,6 +56,7 @@ def _run(name: str, preset: PresetName, cells: Sequence["Cell"]) -> Results:
     # As the suite calls them: results of finished runs have these names in the store, too.
     failed = [{**result, "setting": setting} for setting, result in zip(names, found, strict=True)]
     keep_failures(settings.root, f"{name}-{preset}", failed)
+    share_runs(open_tracking(settings.tracking_uri, settings.root), f"{name}-{preset}", found)
     create_markdown_artifact(study_table(results), key=name, description=f"Study {name}")
     if any("error" not in result for result in results):
         _link_report(settings, preset)
