@@ -107,14 +107,12 @@ def postgres_folder(state: Path) -> Path:
 def service_environment(settings: Settings) -> dict[str, str]:
     """Return the environment for Prefect and MLflow: state under the root, no telemetry."""
     return {
+        # By default any page that a browser shows may speak with the server; its own needs nothing.
+        "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": "http://127.0.0.1",
         **os.environ,
         "PREFECT_HOME": str(settings.state / "prefect"),
         "PREFECT_LOCAL_STORAGE_PATH": str(settings.state / "prefect" / "results"),
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        # By default any page that a browser shows may speak with the server; its own needs nothing.
-        "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": os.environ.get(
-            "PREFECT_SERVER_CORS_ALLOWED_ORIGINS", "http://127.0.0.1"
-        ),
         "DO_NOT_TRACK": "true",
         "MLFLOW_DISABLE_TELEMETRY": "true",
         # Without this MLflow's server starts eight more processes for jobs that are not used here.
