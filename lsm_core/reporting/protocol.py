@@ -45,7 +45,7 @@ def protocol_table(results: Sequence[Result]) -> Table:
         rows=tuple(lines),
         caption=(
             "What differs in protocol: ours, and the paper's in brackets (a dash where it does not "
-            "say). The data are of our own solvers unless a run was made on the published files; "
+            "say). The data are of our own solvers; "
             f"the paper's times are of {paper['hardware']}."
         ),
     )
