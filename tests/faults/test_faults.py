@@ -59,6 +59,11 @@ def test_the_page_of_the_repository_shows_the_table() -> None:
     named = {row.split(" | ")[0].removeprefix("| ") for row in rows}
     assert {"fault"} < named <= {"fault", *(fault.name for fault in FAULTS)}
     assert "## How it is counted" in kept
+    tried = {row.split(" | ")[0].removeprefix("| "): row.split(" | ")[2:] for row in rows[1:]}
+    for fault in FAULTS:
+        times, *broken = (int(number.strip(" |")) for number in tried[fault.name])
+        assert times >= fault.trials
+        assert broken == [0, 0, 0]
 
 
 def test_a_fault_that_takes_a_second_loses_nothing(tmp_path: Path) -> None:
