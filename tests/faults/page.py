@@ -21,7 +21,8 @@ PROTOCOL = """\
 Every trial breaks something once, at a random moment between the beginning and the end of some
 small work, mends it, and then lets the work end as an operator would: the same command again,
 or the run submitted again. A trial in which the work had ended before the fault came is not
-counted, but repeated.
+counted, but repeated. When a trial has found a defect that was then mended, the row is begun anew;
+the others stay as they were measured, on earlier sources of the day.
 
 - **Lost** are results that were accepted and are not there afterwards: blocks of data that were
   recorded, epochs that the tracking store lacks, a run without its result; and values read from
