@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 from prefect import flow
 from prefect.artifacts import create_markdown_artifact
 
-from flows.errors import CellsFailed
+from flows.errors import BadInput, CellsFailed
 from flows.matrix import run_cells
 from flows.settings import Settings
 from flows.tasks import at_most
 from lsm_core.names import BenchmarkName
 from storage.claims import Claim, Claims
 from storage.errors import ClaimLost
+from storage.location import Location
 
 if TYPE_CHECKING:
     from lsm_core.evaluation.promotion import PromotionRule
@@ -25,15 +26,18 @@ def retrain(
     benchmark: BenchmarkName,
     n_new: int = 64,
     watched: str | None = None,
+    dataset: str | None = None,
     level: float = 0.01,
     least_gain: float = 0.01,
 ) -> dict[str, Any]:
     """Train a challenger on new samples and promote it if it is better; return why.
 
-    New are the samples of the next `n_new` seeds or, if `watched` is a folder, those of the files
-    that came there since the last time. Better is a mean error on the locked test samples that is
-    lower by `least_gain`, as a part of the champion's, with a paired test at `level`. Whatever
-    fails leaves the champion in place; without a champion or without new files nothing is done.
+    New are the samples of the next `n_new` seeds; or, if `watched` is a folder, those of the files
+    that came there since the last time; or, if `dataset` is the place of a dataset, those of its
+    training samples that were not used before. Better is a mean error on the locked test samples
+    that is lower by `least_gain`, as a part of the champion's, with a paired test at `level`.
+    Whatever fails leaves the champion in place; without a champion or without new samples nothing
+    is done.
     """
     from flows.steps.retraining import NoChampion
     from lsm_core.evaluation.promotion import PromotionRule
@@ -45,7 +49,7 @@ def retrain(
     with Claims(settings.root / "claims").held(f"retrain-{benchmark}") as claim:
         earlier = _verdict_on_the_last(benchmark, settings, rule)
         try:
-            experiment, notes = _challenger(benchmark, n_new, watched, settings)
+            experiment, notes = _challenger(benchmark, n_new, watched, dataset, settings)
         except NoChampion as error:
             experiment, notes = None, [str(error)]
         if experiment is None:
@@ -59,13 +63,32 @@ def retrain(
 
 
 def _challenger(
-    benchmark: BenchmarkName, n_new: int, watched: str | None, settings: Settings
+    benchmark: BenchmarkName,
+    n_new: int,
+    watched: str | None,
+    dataset: str | None,
+    settings: Settings,
 ) -> tuple["Experiment | None", list[str]]:
     """Return what to train, None if there is nothing new, and what is to be told beside it."""
     from flows.steps.added_samples import take_in
-    from flows.steps.retraining import champion_experiment, with_files, with_more_seeds
+    from flows.steps.retraining import (
+        champion_experiment,
+        with_dataset,
+        with_files,
+        with_more_seeds,
+    )
+    from storage.dataset_reader import open_dataset
 
+    if watched is not None and dataset is not None:
+        raise BadInput("new samples come from a watched folder or from a dataset; name one of them")
     base = champion_experiment(benchmark, settings.root, settings.tracking_uri)
+    if dataset is not None:
+        try:
+            opened = open_dataset(Location.parse(dataset))
+        except ValueError as error:
+            raise BadInput(str(error)) from error
+        experiment, note = with_dataset(base, opened, settings.root)
+        return experiment, [note] if note else []
     if watched is None:
         return with_more_seeds(base, n_new), []
     intake = take_in(Path(watched), base.data.benchmark, settings.root)

@@ -1,6 +1,7 @@
-"""Samples from files that people or programs put into a watched folder.
+"""Samples that no seed makes: of files in a watched folder, or of a converted dataset.
 
     intake = take_in(folder, benchmark, root)      whole files go into the store, each content once
+    added = take_dataset(dataset, benchmark, root) the training samples of a dataset do
     arrays = added_arrays(plan, root, block)       what a dataset takes of them
 
 A file is a zarr, NetCDF, npz or MATLAB file with the inputs and targets of the problem under their
@@ -22,6 +23,8 @@ from flows.errors import BadInput
 from lsm_core.benchmarks.benchmark import Benchmark
 from lsm_core.experiments.data_plan import DataPlan
 from lsm_core.experiments.extended_plan import AddedSamples, ExtendedPlan
+from lsm_core.problems.variable import Variable
+from storage.dataset_reader import Dataset
 from storage.errors import StorageError
 from storage.field_files import read_fields
 from storage.location import Location
@@ -64,6 +67,19 @@ def take_in(
     return Intake(tuple(taken.values()), left)
 
 
+def take_dataset(dataset: Dataset, benchmark: Benchmark, root: Location) -> AddedSamples:
+    """Keep the training samples of a dataset, and return what they are called.
+
+    ValueError if they do not suit the problem.
+    """
+    digest = hashlib.sha256(dataset.digest.encode()).hexdigest()
+    place = _place(root, benchmark, digest)
+    if not place.exists():
+        names = [variable.name for variable in _needed(benchmark)]
+        _keep(place, _checked(dataset.part("train", names)[:], benchmark))
+    return AddedSamples(digest=digest, n_samples=dataset.attributes["split_sizes"]["train"])
+
+
 def added_arrays(plan: DataPlan, root: Location, block: range) -> dict[int, Arrays]:
     """Return the added samples of a block by their numbers; none of a plan that has only seeds.
 
@@ -89,23 +105,29 @@ def _take(path: Path, benchmark: Benchmark, root: Location, settled: float) -> A
     place = _place(root, benchmark, digest)
     if place.exists():
         return AddedSamples(digest=digest, n_samples=len(next(iter(_read(place).values()))))
-    arrays = _suiting(path, benchmark)
+    arrays = _checked(read_fields(path, [v.name for v in _needed(benchmark)]), benchmark)
     if _changed(path) != before or _digest(path) != digest:
         raise ValueError("it changed while it was read")
-    buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **arrays)
-    place.write_bytes(buffer.getvalue())
+    _keep(place, arrays)
     return AddedSamples(digest=digest, n_samples=len(next(iter(arrays.values()))))
 
 
-def _suiting(path: Path, benchmark: Benchmark) -> Arrays:
-    """Return the inputs and targets of a file; ValueError if they are not those of the problem."""
-    variables = (*benchmark.with_role("input"), *benchmark.with_role("target"))
-    arrays = read_fields(path, [v.name for v in variables])
+def _keep(place: Location, arrays: Arrays) -> None:
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **arrays)
+    place.write_bytes(buffer.getvalue())
+
+
+def _needed(benchmark: Benchmark) -> tuple[Variable, ...]:
+    return (*benchmark.with_role("input"), *benchmark.with_role("target"))
+
+
+def _checked(arrays: Arrays, benchmark: Benchmark) -> Arrays:
+    """Return inputs and targets as they are kept; ValueError if the problem has others."""
     counts = {len(values) if values.ndim else 0 for values in arrays.values()}
     if len(counts) != 1 or counts == {0}:
         raise ValueError(f"its variables have different numbers of samples, {sorted(counts)}")
-    for variable in variables:
+    for variable in _needed(benchmark):
         values = arrays[variable.name]
         if values.shape[1:] != variable.shape:
             raise ValueError(

@@ -1,7 +1,8 @@
 """Champions and challengers: who is the model of a benchmark, and who takes its place.
 
     base = champion_experiment(benchmark, root, uri)        the champion, and the data so far
-    experiment = with_more_seeds(base, 64)                  what to train; or with_files(...)
+    experiment = with_more_seeds(base, 64)                  what to train; or with_files(...),
+                                                            with_dataset(...)
     register_run(identity, root, uri, alias="challenger")   after it is trained
     verdict = judge(benchmark, dataset, uri)                promoted, or kept, and why
     verdict = judge_left(benchmark, root, uri)              of one that died before its verdict
@@ -21,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from flows.errors import BadInput
+from flows.steps.added_samples import take_dataset
 from flows.steps.fields import PartsOfStore, part_of
 from flows.steps.packaging import PackagedModel, open_package
 from flows.steps.surrogates import benchmark_of
@@ -35,7 +37,8 @@ from lsm_core.names import BenchmarkName
 from lsm_core.training.config import TrainingConfig
 from lsm_core.training.predictor import model_from_plain
 from storage.checkpoints import Checkpoints
-from storage.dataset_reader import open_dataset
+from storage.dataset_reader import Dataset, open_dataset
+from storage.dataset_schema import digest_of
 from storage.location import Location
 from storage.model_registry import ModelRegistry, ModelVersion, registered_name
 
@@ -96,6 +99,31 @@ def with_files(experiment: Experiment, taken: Sequence[AddedSamples]) -> Experim
     if not new:
         return None
     return replace(experiment, data=extended(data, (*known, *new)))
+
+
+def with_dataset(
+    experiment: Experiment, dataset: Dataset, root: Location
+) -> tuple[Experiment | None, str]:
+    """Return an experiment on the training samples of a dataset, too; or None, and why not.
+
+    Of a generated dataset of the same problem the seeds count that were not used before; of any
+    other one all samples do, which are kept beside those of files.
+    """
+    provenance, data = dataset.provenance, experiment.data
+    if provenance.get("kind") == "generated":
+        if digest_of(provenance.get("parameters")) != digest_of(data.benchmark.parameters()):
+            return None, f"{dataset.location} is of a problem with other parameters"
+        added = sum(each["n_samples"] for each in provenance.get("added", []))
+        n_train = dataset.attributes["split_sizes"]["train"] - added
+        if n_train <= data.n_train:
+            return None, f"{dataset.location} has no seed that was not used before"
+        return replace(experiment, data=replace(data, n_train=n_train)), ""
+    try:
+        taken = take_dataset(dataset, data.benchmark, root)
+    except ValueError as error:
+        return None, f"{dataset.location} was left: {error}"
+    planned = with_files(experiment, [taken])
+    return planned, "" if planned else f"the samples of {dataset.location} were used before"
 
 
 def _added(plain: Sequence[dict[str, Any]]) -> tuple[AddedSamples, ...]:

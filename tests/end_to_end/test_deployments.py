@@ -7,6 +7,7 @@ import json
 import os
 import re
 import subprocess
+import time
 import urllib.error
 from collections.abc import Iterator
 from functools import cache
@@ -20,6 +21,7 @@ import numpy as np
 import pytest
 import yaml
 
+from lsm_core.experiments.data_plans import data_plan
 from tests.end_to_end.local_stack import REPOSITORY, ask, local_stack, run
 
 SMOKE: dict[str, dict[str, Any]] = {
@@ -115,10 +117,16 @@ def test_every_deployment_ends_well_with_runs_and_artifacts(stack: dict[str, str
         "lsm-burgers", "champion"
     )
     assert champion.tags["preset"] == "smoke"
-    retrained = ask(stack, "flow_runs/filter", {"deployments": {"name": {"any_": ["scheduled"]}}})
+    all_runs = ask(stack, "flow_runs/filter", {"deployments": {"name": {"any_": ["scheduled"]}}})
+    retrained = [each for each in all_runs if not each["auto_scheduled"]]  # those of tonight wait
     # The data of these was made by `prepare`, which tells of it; the others' by a training.
     announced = {"navier_stokes", "elasticity_p", "elasticity_g", "plasticity", "airfoil", "pipe"}
     assert {each["parameters"]["benchmark"] for each in retrained} == {"burgers", *announced}
+    for name in announced:
+        (told,) = (
+            each["parameters"] for each in retrained if each["parameters"]["benchmark"] == name
+        )
+        assert f"/datasets/{name}/" in told["dataset"]
     spans = sorted((r["start_time"], r["end_time"]) for r in retrained if r["end_time"])
     assert spans
     assert all(ended <= begun for (_, ended), (begun, _) in pairwise(spans))
@@ -154,6 +162,27 @@ def test_files_in_a_watched_folder_are_trained_on_once(
         assert len(finished_runs(stack, "retrain")) == before + 1
     newest, *_ = finished_runs(stack, "retrain")
     assert "'n_samples': 5" in newest.data.params["data.added"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_a_converted_dataset_is_trained_on_when_it_is_told_of(
+    stack: dict[str, str], tmp_path: Path
+) -> None:
+    assert submit("train/one", SMOKE["train/one"], stack).returncode == 0  # there is a champion
+    export = ["flows.cli", "prepare", "burgers", "--preset", "smoke", "--export", str(tmp_path)]
+    assert run(export, stack).returncode == 0
+    before = len(finished_runs(stack, "retrain"))
+    official = {"benchmarks": ["burgers"], "official": True, "mirrors": [str(tmp_path)]}
+    done = submit("prepare/all", official, stack)
+    assert done.returncode == 0, done.stdout + done.stderr
+    deadline = time.monotonic() + 600
+    while len(finished_runs(stack, "retrain")) == before:
+        assert time.monotonic() < deadline
+        time.sleep(1)
+    newest, *_ = finished_runs(stack, "retrain")
+    n_converted = data_plan("smoke", "burgers").n_train
+    assert f"'n_samples': {n_converted}" in newest.data.params["data.added"]
 
 
 WRONG: dict[str, dict[str, Any]] = {

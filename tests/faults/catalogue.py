@@ -36,12 +36,17 @@ FAULTS = [
     ),
     Fault(
         name="Prefect worker killed",
-        promise="the run, submitted again, continues; one result, every epoch once in MLflow",
+        promise="the run ends, or comes back by itself and continues; one result, every epoch once",
         session=servers.prefect_worker_killed,
     ),
     Fault(
+        name="Prefect engine killed",
+        promise="the run comes back by itself and continues; one result, every epoch once",
+        session=servers.prefect_engine_killed,
+    ),
+    Fault(
         name="Prefect server killed",
-        promise="the run, submitted again, continues; one result, every epoch once in MLflow",
+        promise="the run ends, or comes back by itself and continues; one result, every epoch once",
         session=servers.prefect_server_killed,
     ),
     Fault(

@@ -19,10 +19,9 @@ PROTOCOL = """\
 ## How it is counted
 
 Every trial breaks something once, at a random moment between the beginning and the end of some
-small work, mends it, and then lets the work end as an operator would: the same command again,
-or the run submitted again. A trial in which the work had ended before the fault came is not
-counted, but repeated. When a trial has found a defect that was then mended, the row is begun anew;
-the others stay as they were measured, on earlier sources of the day.
+small work, mends it, and then lets the work end: a command is called again, as its user would;
+a run of a deployment is left alone, and the server brings it back if it must. A trial in which
+the work had ended before the fault came is not counted, but repeated.
 
 - **Lost** are results that were accepted and are not there afterwards: blocks of data that were
   recorded, epochs that the tracking store lacks, a run without its result; and values read from
@@ -32,7 +31,8 @@ the others stay as they were measured, on earlier sources of the day.
   one said, other bytes, other weights, or work that did not end. Data is compared byte for byte
   with data that nothing happened to, and so are weights and results, without their times.
 - Processes are killed by SIGKILL, servers with all their children. Prefect's worker is killed
-  alone in half of the trials and with its runs in the other half. PostgreSQL's files are on a
+  alone in half of the trials and with its runs in the other half. What died is started again by
+  the trial, as the stack's supervisor does. PostgreSQL's files are on a
   real disk; a loss of power, which also loses what the disk had not written, is not tried.
 - The full and the read-only disk are a file system in memory, mounted for the trial, which
   needs root on Linux. Half of the trials with a full disk generate, half train.

@@ -19,6 +19,7 @@ from typing import Any
 
 import psutil
 
+from flows.automations import DECLARED, declare_automations
 from flows.services import free_port
 from flows.settings import POOL
 from flows.steps.cells import cell
@@ -209,7 +210,7 @@ class PrefectStack:
         self.server.wait()
 
     def deploy(self) -> None:
-        """Make the pool and declare the deployments."""
+        """Make the pool, declare the deployment, and what the server does by itself."""
         for arguments in (
             ("work-pool", "create", POOL, "--type", "process", "--overwrite"),
             ("--no-prompt", "deploy", "--name", "one"),
@@ -223,6 +224,7 @@ class PrefectStack:
                 capture_output=True,
                 stdin=subprocess.DEVNULL,
             )
+        declare_automations(self.api, declared=REPOSITORY / DECLARED)
 
     def start_worker(self) -> None:
         self.worker = self._start("worker", "start", "--pool", POOL, "--type", "process")
@@ -236,6 +238,12 @@ class PrefectStack:
             self.worker.kill()
         self.worker.wait()
 
+    def kill_engine(self) -> None:
+        """Kill the processes of the flow runs that the worker has started."""
+        assert self.worker is not None
+        for engine in psutil.Process(self.worker.pid).children():
+            kill_family(engine.pid)
+
     def submit(self, seed: int) -> str:
         """Submit a training of a second or two, and return the run's number."""
         deployment = self.ask("GET", "/deployments/name/train/one")["id"]
@@ -245,11 +253,6 @@ class PrefectStack:
 
     def state(self, run: str) -> str:
         return str(self.ask("GET", f"/flow_runs/{run}")["state_type"])
-
-    def cancel(self, run: str) -> None:
-        """Say that a run is over that nobody works on any more."""
-        body = {"state": {"type": "CRASHED", "message": "its worker is gone"}, "force": True}
-        self.ask("POST", f"/flow_runs/{run}/set_state", body)
 
     def wait_for(self, run: str, states: tuple[str, ...], seconds: float = 900) -> str:
         wait_until(lambda: self.state(run) in states, seconds)
@@ -331,12 +334,20 @@ def prefect_stack(folder: Path) -> Iterator[PrefectStack]:
 def prefect_worker_killed(folder: Path) -> Iterator[Trial]:
     """Kill the worker while it trains: alone, or with its run as when a machine is lost."""
 
-    def hit(stack: PrefectStack, run: str, moments: random.Random) -> None:
+    def hit(stack: PrefectStack, moments: random.Random) -> None:
         stack.kill_worker(moments.random() < 0.5)
         stack.start_worker()
-        # What an operator does: the run that nobody works on is ended.
-        if stack.state(run) not in FINAL:
-            stack.cancel(run)
+
+    with prefect_stack(folder) as stack:
+        yield partial(_hit_while_training, stack, hit)
+
+
+@contextmanager
+def prefect_engine_killed(folder: Path) -> Iterator[Trial]:
+    """Kill the process of a flow run, with the training in it; its worker goes on."""
+
+    def hit(stack: PrefectStack, _moments: random.Random) -> None:
+        stack.kill_engine()
 
     with prefect_stack(folder) as stack:
         yield partial(_hit_while_training, stack, hit)
@@ -346,13 +357,12 @@ def prefect_worker_killed(folder: Path) -> Iterator[Trial]:
 def prefect_server_killed(folder: Path) -> Iterator[Trial]:
     """Kill Prefect's server while its worker trains, and start it again."""
 
-    def hit(stack: PrefectStack, run: str, _moments: random.Random) -> None:
+    def hit(stack: PrefectStack, _moments: random.Random) -> None:
         stack.kill_server()
         stack.start_server()
         assert stack.worker is not None
         if stack.worker.poll() is not None:
             stack.start_worker()
-        _wait_for_the_end(stack, run)
 
     with prefect_stack(folder) as stack:
         yield partial(_hit_while_training, stack, hit)
@@ -360,31 +370,24 @@ def prefect_server_killed(folder: Path) -> Iterator[Trial]:
 
 def _hit_while_training(
     stack: PrefectStack,
-    hit: Callable[[PrefectStack, str, random.Random], None],
+    hit: Callable[[PrefectStack, random.Random], None],
     moments: random.Random,
     own: Path,
 ) -> Outcome | None:
-    """Submit a training, break something at a random moment, submit it again and count."""
+    """Submit a training, break something at a random moment, and count when the run has ended.
+
+    What died is started again, as the stack's supervisor does; nobody touches the run.
+    """
     seed = _seed(own)
     run = stack.submit(seed)
     stack.wait_for(run, ("RUNNING", *FINAL))
     time.sleep(moments.uniform(0, 12))
     is_hit = stack.state(run) == "RUNNING"
-    hit(stack, run, moments)
-    again = stack.submit(seed)
-    assert stack.wait_for(again, FINAL) == "COMPLETED"
+    hit(stack, moments)
+    # A crash is not the end: the server brings such a run back.
+    assert stack.wait_for(run, ("COMPLETED", "FAILED", "CANCELLED")) == "COMPLETED"
     outcome = stack.count(seed)
     return outcome if is_hit else None
-
-
-def _wait_for_the_end(stack: PrefectStack, run: str) -> None:
-    """Give a run a while to report its end; one that does not is ended by hand."""
-    deadline = time.monotonic() + 30
-    while stack.state(run) not in FINAL:
-        if time.monotonic() > deadline:
-            stack.cancel(run)
-            return
-        time.sleep(0.5)
 
 
 def _seed(own: Path) -> int:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from flows.errors import BadInput
@@ -22,6 +23,7 @@ from flows.steps.retraining import (
     judge,
     judge_left,
     settle_champion,
+    with_dataset,
     with_files,
     with_more_seeds,
 )
@@ -29,6 +31,7 @@ from lsm_core.experiments.data_plan import DataPlan
 from lsm_core.experiments.experiment import Experiment
 from lsm_core.experiments.extended_plan import AddedSamples
 from storage.checkpoints import Checkpoints
+from storage.dataset_reader import Dataset
 from storage.location import Location
 from storage.model_registry import ModelRegistry
 from tests.flows.trained_runs import cell, write_run
@@ -48,15 +51,17 @@ def root(folder: Path) -> Location:
     return Location.parse(str(folder))
 
 
-def written(plan: DataPlan, root: Location) -> Location:
+def written(plan: DataPlan, root: Location) -> Dataset:
     for index in datasets.begin(plan, root):
         datasets.generate_block(plan, root, index)
-    return datasets.finish(plan, root).location
+    return datasets.finish(plan, root)
 
 
 @pytest.fixture(scope="module")
 def dataset(root: Location) -> Location:
-    return written(replace(cell("burgers", **PARAMETERS).data, n_train=4, n_validation=2), root)
+    return written(
+        replace(cell("burgers", **PARAMETERS).data, n_train=4, n_validation=2), root
+    ).location
 
 
 @pytest.fixture(scope="module")
@@ -207,10 +212,10 @@ def test_the_test_samples_are_locked(
     plan = replace(cell("burgers", **PARAMETERS).data, n_train=6, n_validation=2)
     registry.set_alias(NAME, "challenger", versions["better"])
     with pytest.raises(BadInput, match="not those by which models of burgers are judged"):
-        judge("burgers", written(replace(plan, n_test=15), root), registry.uri)
+        judge("burgers", written(replace(plan, n_test=15), root).location, registry.uri)
     assert registry.find(f"{NAME}@champion").number == versions["usual"]
     # More training samples leave the test samples as they are.
-    assert judge("burgers", written(plan, root), registry.uri)["promoted"]
+    assert judge("burgers", written(plan, root).location, registry.uri)["promoted"]
     assert registry.name_tags(NAME)[LOCKED] == locked
 
 
@@ -250,6 +255,47 @@ def test_a_challenger_starts_from_the_champion_with_more_samples(
     assert planned.model == made.model
     with pytest.raises(BadInput, match="needs new samples"):
         with_more_seeds(base, 0)
+
+
+def test_the_seeds_of_a_generated_dataset_are_new_once(
+    registry: ModelRegistry, root: Location
+) -> None:
+    base = champion_experiment("burgers", root, registry.uri)
+    larger = written(replace(base.data, n_train=base.data.n_train + 5), root)
+    planned, note = with_dataset(base, larger, root)
+    assert planned is not None
+    assert note == ""
+    assert planned.data.n_train == base.data.n_train + 5
+    assert planned.start == base.start
+    again, why = with_dataset(planned, larger, root)
+    assert again is None
+    assert why == f"{larger.location} has no seed that was not used before"
+    other = written(base.data.at_resolution(16), root)
+    refused, why = with_dataset(base, other, root)
+    assert refused is None
+    assert why == f"{other.location} is of a problem with other parameters"
+
+
+def test_the_samples_of_a_converted_dataset_are_new_once(
+    registry: ModelRegistry, root: Location
+) -> None:
+    base = champion_experiment("burgers", root, registry.uri)
+    made = written(replace(base.data, n_train=6), root)
+    converted = Dataset(made.location, {**made.attributes, "provenance": {"kind": "published"}})
+    planned, note = with_dataset(base, converted, root)
+    assert planned is not None
+    assert note == ""
+    assert planned.data.split_sizes["train"] == base.data.n_train + 6
+    kept = written(planned.data, root).part("train", ["initial"])[-6:]["initial"]
+    np.testing.assert_array_equal(kept, made.part("train", ["initial"])[:]["initial"])
+    again, why = with_dataset(planned, converted, root)
+    assert again is None
+    assert why == f"the samples of {made.location} were used before"
+    coarse = written(base.data.at_resolution(16), root)
+    unsuited = Dataset(coarse.location, {**coarse.attributes, "provenance": {}})
+    refused, why = with_dataset(base, unsuited, root)
+    assert refused is None
+    assert "initial has samples of shape (16,), expected (" in why
 
 
 def test_files_are_new_once(registry: ModelRegistry, root: Location, server: str) -> None:

@@ -9,14 +9,17 @@ import multiprocessing
 import random
 import resource
 import struct
+import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 from safetensors.numpy import save
 
@@ -35,6 +38,8 @@ from tests.storage.datasets import small_schema, write_whole
 from tests.storage.official_files import small_benchmark, write_mat73
 
 MEMORY = 2**30
+MOST_RESIDENT = 2 * MEMORY
+"""What a reader may have in memory, libraries and all; looked at from outside, once a second."""
 SECONDS = 30.0
 """Time for one input; thousands of times what it needs, on a machine that is busy otherwise."""
 START_SECONDS = 600.0
@@ -513,8 +518,9 @@ def failures(name: str, folder: Path, n_inputs: int) -> tuple[list[str], int]:
         patience = START_SECONDS
         try:
             while True:
-                if not receiver.poll(patience):
-                    found.append(f"{name} {number}: takes longer than {SECONDS:.0f} s")
+                trouble = _trouble(receiver, child.pid, patience)
+                if trouble:
+                    found.append(f"{name} {number}: {trouble}")
                     break
                 kind, value = receiver.recv()
                 patience = SECONDS
@@ -532,6 +538,19 @@ def failures(name: str, folder: Path, n_inputs: int) -> tuple[list[str], int]:
         child.join()
         number += 1
     return found, n_refused
+
+
+def _trouble(receiver: Connection, pid: int | None, patience: float) -> str:
+    """Wait for the next message; return what is wrong with a process that takes too much."""
+    deadline = time.monotonic() + patience
+    while not receiver.poll(1.0):
+        with suppress(psutil.Error):
+            resident = psutil.Process(pid).memory_info().rss
+            if resident > MOST_RESIDENT:
+                return f"takes {resident / 2**30:.1f} GiB"
+        if time.monotonic() > deadline:
+            return f"takes longer than {patience:.0f} s"
+    return ""
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -601,6 +620,26 @@ def test_json_nested_too_deeply_to_be_read_is_refused_in_a_sentence(
     path.write_text("[" * 100_000 + "]" * 100_000)
     with pytest.raises(StorageError, match="recursion"):
         READERS[name].read(tmp_path)
+
+
+def test_a_reader_that_takes_too_much_memory_is_found_from_outside() -> None:
+    receiver, sender = processes.Pipe(duplex=False)
+    child = processes.Process(target=_hungry, args=(sender,))
+    child.start()
+    sender.close()
+    assert receiver.recv() == "begun"
+    try:
+        assert " GiB" in _trouble(receiver, child.pid, START_SECONDS)
+    finally:
+        child.kill()
+        child.join()
+
+
+def _hungry(sender: Connection) -> None:
+    eaten = np.ones(MOST_RESIDENT, dtype=np.uint8)
+    sender.send("begun")
+    time.sleep(START_SECONDS)
+    sender.send(eaten.size)
 
 
 def test_there_are_twenty_thousand_inputs() -> None:
