@@ -38,7 +38,7 @@ from tests.storage.datasets import small_schema, write_whole
 from tests.storage.official_files import small_benchmark, write_mat73
 
 MEMORY = 2**30
-MOST_RESIDENT = 2 * MEMORY
+MOST_RESIDENT = 3 * MEMORY
 """What a reader may have in memory, libraries and all; looked at from outside, once a second."""
 SECONDS = 30.0
 """Time for one input; thousands of times what it needs, on a machine that is busy otherwise."""
