@@ -8,6 +8,7 @@ from urllib.parse import urlparse
 
 from flows.errors import BadInput
 from storage.location import Location
+from storage.run_journal import without_credentials
 
 DEFAULT_STORE = ".lsm"
 PREFECT_PORT = 4200
@@ -74,6 +75,13 @@ class Settings:
     def state(self) -> Path:
         """Return the folder on this machine for servers' databases and logs."""
         return _state(self.root)
+
+    @property
+    def mlflow_address(self) -> str:
+        """Return where browsers find MLflow: the tracking server, or the stack's if it is none."""
+        if self.tracking_uri.startswith("http"):
+            return without_credentials(self.tracking_uri).rstrip("/")
+        return f"http://127.0.0.1:{self.mlflow_port}"
 
     def require_usable(self) -> None:
         """Raise StoreUnavailable unless the root can be written."""
