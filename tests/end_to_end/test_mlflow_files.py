@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,15 @@ def changes(folder: Path) -> dict[str, int]:
     return {str(path.relative_to(folder)): path.stat().st_mtime_ns for path in files}
 
 
+def links_to_report(store: Path) -> list[str]:
+    """Return the links that Prefect keeps, the first one first, each with what is said of it."""
+    with closing(sqlite3.connect(store / "prefect" / "prefect.db")) as database:
+        asked = "SELECT data, description FROM artifact WHERE key = 'report' ORDER BY created"
+        found = [" ".join(map(str, row)) for row in database.execute(asked)]
+    assert not [link for link in found if "secret" in link]
+    return [link.replace('"', "") for link in found]
+
+
 def test_a_study_without_its_tracking_server_ends_well_and_the_files_come_later(
     tmp_path: Path,
 ) -> None:
@@ -50,13 +61,17 @@ def test_a_study_without_its_tracking_server_ends_well_and_the_files_come_later(
     settings = environment(
         tmp_path / "store",
         PREFECT_API_URL="http://127.0.0.1:9/api",
-        MLFLOW_TRACKING_URI=server.uri,
+        MLFLOW_TRACKING_URI=server.uri.replace("://", "://me:secret@"),
     )
+    file = tmp_path / "store" / "reports" / "benchmark-smoke" / "index.html"
     away = run([*STUDY, "--json"], settings)
     assert away.returncode == 0, away.stderr
     (result,) = json.loads(away.stdout)
     assert "1 finished runs lack files in MLflow" in away.stderr
     assert "the report is not in MLflow" in away.stderr
+    (link,) = links_to_report(tmp_path / "store")
+    assert link.startswith(f"[Report benchmark-smoke]({file.as_uri()})")
+    assert link.count(str(file)) == 2  # the link, and where it is said
     server.start()
     try:
         server.wait_until_it_answers()
@@ -76,6 +91,11 @@ def test_a_study_without_its_tracking_server_ends_well_and_the_files_come_later(
         assert len(after) == len(before) + 2
         (still,) = recorded(server.uri, "benchmark")
         assert still.info.end_time == found.info.end_time
+        _, link = links_to_report(tmp_path / "store")
+        assert link.startswith(f"[Report benchmark-smoke]({server.uri}/#/experiments/")
+        assert f"runs/{report.info.run_id}/artifacts/index.html" in link
+        assert str(file) in link
+        assert "secret" not in away.stderr + again.stderr
     finally:
         server.stop()
 
