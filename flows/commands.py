@@ -277,13 +277,13 @@ def _show_where(settings: "Settings", report: str, suite: str = "") -> None:
         print(f"MLflow:  {error}; `lsm runs sync` sends what waits")
         return
     if settings.tracking_uri.startswith("http"):
-        print(f"MLflow:  {without_credentials(settings.tracking_uri)}/{charts}")
+        print(f"MLflow:  {settings.mlflow_address}/{charts}")
         return
     port = settings.mlflow_port
     mlflow = _shown(str(Path(sys.executable).parent / "mlflow"))
     shown = without_credentials(settings.tracking_uri)
     print(f"MLflow:  {mlflow} server --backend-store-uri {shown} --port {port}")
-    print(f"         then open http://127.0.0.1:{port}/{charts}")
+    print(f"         then open {settings.mlflow_address}/{charts}")
 
 
 def _shown(place: str) -> str:

@@ -3,10 +3,11 @@
 from typing import Any
 
 from prefect import flow
-from prefect.artifacts import create_link_artifact, create_markdown_artifact
+from prefect.artifacts import create_markdown_artifact
 
 from flows.errors import CellsFailed
 from flows.matrix import run_side_by_side
+from flows.report_link import link_report
 from flows.settings import Settings
 from lsm_core.names import BenchmarkName, ModelName, PresetName
 
@@ -38,9 +39,7 @@ def lsm(
     share_runs(open_tracking(settings.tracking_uri, settings.root), f"benchmark-{preset}", results)
     report = write_report(results, settings.root)
     create_markdown_artifact(report.markdown, key="benchmark", description="Compared results")
-    create_link_artifact(
-        report.page.url, link_text=str(report.page), key="report", description="Report with figures"
-    )
+    link_report(settings, report)
     failures = [result for result in results if "error" in result]
     if failures:
         raise CellsFailed(

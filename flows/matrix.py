@@ -69,13 +69,15 @@ def run_cells(
     """Train bound experiments inside a flow and return their results, in the same order.
 
     `names` are what the cells are called in their suite, where model and benchmark do not tell.
-    With `register` the models go into the registry as they are finished, while others train.
+    As a run is finished, while others train, files are attached to its record, and with `register`
+    its model goes into the registry.
 
     Finished runs are not repeated; a run that was cut off continues from its last checkpoint. A run
     that fails does not stop the others: its result has an `error` instead of figures, and so have
     the runs that were to start from it. A run that another flow has in hand, here or on another
     machine with the same store, is left to that one; its result is taken when it is there.
     """
+    from flows.steps.attachments import Attachments
     from flows.steps.cells import failed, is_finished, workplace
     from flows.steps.isolation import prepare_isolation
     from flows.steps.training import open_tracking
@@ -85,7 +87,7 @@ def run_cells(
     called = {cell.identity: name for cell, name in zip(cells, names, strict=False)}
     places, broken = _prepared((cell for wave in waves for cell in wave), settings)
     # A wrong address is said before any training.
-    open_tracking(settings.tracking_uri, settings.root)
+    attachments = Attachments(settings.root, open_tracking(settings.tracking_uri, settings.root))
     results: dict[str, dict[str, Any]] = {}
     registrar = _registrar(settings, sum(map(len, waves))) if register else None
 
@@ -110,8 +112,11 @@ def run_cells(
         for cell, future in _shared_out(possible, claims, at_once, submit):
             outcome, done = future.result(raise_on_failure=False), future.state.is_completed()
             results[cell.identity] = outcome if done else failed(cell, outcome)
+            if done:
+                attachments.add(outcome)
             if registrar is not None and done:
                 registrar.add(outcome)
+    attachments.settle()
     if registrar is not None:
         registrar.settle()
     return [results[cell.identity] for cell in cells]

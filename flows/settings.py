@@ -8,6 +8,7 @@ from urllib.parse import urlparse
 
 from flows.errors import BadInput
 from storage.location import Location
+from storage.run_journal import without_credentials
 
 DEFAULT_STORE = ".lsm"
 PREFECT_PORT = 4200
@@ -31,6 +32,7 @@ class Settings:
                          or postgresql://USER:PASSWORD@HOST:PORT of one that has the databases
                          `prefect` and `mlflow`; sqlite files in the root
     LSM_MLFLOW_PORT      port of the stack's MLflow server; 5000
+    LSM_MLFLOW_PAGES     MLflow's address in a browser; the tracking server's, or the stack's
     LSM_DEVICE           what to train on: cpu, cuda or mps; a graphics processor if there is one
     LSM_MEMORY           MiB of training samples that a run may hold; larger sets are read as used
     """
@@ -45,6 +47,7 @@ class Settings:
     device: str
     memory: int
     database: str | None = None
+    mlflow_pages: str | None = None
 
     @classmethod
     def from_environment(cls) -> "Settings":
@@ -65,6 +68,7 @@ class Settings:
             n_workers=_positive("LSM_WORKERS", _cores()),
             prefect_api=os.environ.get("PREFECT_API_URL") or f"http://127.0.0.1:{PREFECT_PORT}/api",
             mlflow_port=_positive("LSM_MLFLOW_PORT", MLFLOW_PORT),
+            mlflow_pages=os.environ.get("LSM_MLFLOW_PAGES") or None,
             mirrors=tuple(os.environ.get("LSM_MIRRORS", "").split()),
             device=os.environ.get("LSM_DEVICE") or "auto",
             memory=_positive("LSM_MEMORY", DEFAULT_MEMORY) * 2**20,
@@ -74,6 +78,13 @@ class Settings:
     def state(self) -> Path:
         """Return the folder on this machine for servers' databases and logs."""
         return _state(self.root)
+
+    @property
+    def mlflow_address(self) -> str:
+        """Return where browsers find MLflow, without credentials: links are shown and kept."""
+        is_server = self.tracking_uri.startswith("http")
+        server = self.tracking_uri if is_server else f"http://127.0.0.1:{self.mlflow_port}"
+        return without_credentials(self.mlflow_pages or server).rstrip("/")
 
     def require_usable(self) -> None:
         """Raise StoreUnavailable unless the root can be written."""

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from prefect import flow
-from prefect.artifacts import create_link_artifact, create_markdown_artifact
+from prefect.artifacts import create_markdown_artifact
 
 from flows.errors import BadInput, CellsFailed
 from flows.matrix import run_side_by_side
+from flows.report_link import link_report
 from flows.settings import Settings
 from lsm_core.names import BenchmarkName, ModelName, PresetName, StudyName
 
@@ -37,6 +38,7 @@ def run_study(
 
 def _run(name: str, preset: PresetName, cells: Sequence["Cell"]) -> Results:
     from flows.steps.cells import bound
+    from flows.steps.report import write_full_report
     from flows.steps.run_record import share_runs
     from flows.steps.stored_results import keep_failures, keep_suite
     from flows.steps.training import open_tracking
@@ -59,23 +61,13 @@ def _run(name: str, preset: PresetName, cells: Sequence["Cell"]) -> Results:
     share_runs(open_tracking(settings.tracking_uri, settings.root), f"{name}-{preset}", found)
     create_markdown_artifact(study_table(results), key=name, description=f"Study {name}")
     if any("error" not in result for result in results):
-        _link_report(settings, preset)
+        link_report(settings, write_full_report(settings.root, preset))
     failures = [result for result in results if "error" in result]
     if failures:
         raise CellsFailed(
             f"{len(failures)} of {len(results)} runs failed, the first with {failures[0]['error']}"
         )
     return results
-
-
-def _link_report(settings: Settings, preset: PresetName | None) -> None:
-    """Write the report, which now has these results, too, and link it in the interface."""
-    from flows.steps.report import write_full_report
-
-    page = write_full_report(settings.root, preset).page
-    create_link_artifact(
-        page.url, link_text=str(page), key="report", description="Report with figures"
-    )
 
 
 @flow(name="study", flow_run_name="{name}-{preset}")
@@ -175,6 +167,7 @@ def efficiency(models: list[ModelName] | None = None, sizes: list[int] | None = 
     """
     from flows.progress import current_progress
     from flows.steps.efficiency import failure_sentence, measure_efficiency
+    from flows.steps.report import write_full_report
     from lsm_core.reporting.efficiency import efficiency_table, finished_costs
 
     settings = Settings.from_environment()
@@ -182,7 +175,7 @@ def efficiency(models: list[ModelName] | None = None, sizes: list[int] | None = 
     costs = measure_efficiency(models, sizes, settings, current_progress())
     failures, done = failure_sentence(costs), finished_costs(costs)
     if done:
-        _link_report(settings, None)
+        link_report(settings, write_full_report(settings.root))
         create_markdown_artifact(
             f"```\n{efficiency_table(done)}\n```\n{failures}",
             key="efficiency",

@@ -52,6 +52,11 @@ class Report:
     markdown: str
     rows: list[Row]
 
+    @property
+    def name(self) -> str:
+        """Return which report it is, as its folder is called."""
+        return self.page.url.split("/")[-2]
+
 
 def write_report(results: Results, root: Location) -> Report:
     """Write the report of a benchmark of one preset, with all that the store has of that preset.

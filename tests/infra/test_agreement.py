@@ -224,5 +224,5 @@ def test_no_manifest_holds_a_secret() -> None:
 
 def test_settings_that_manifests_set_are_documented() -> None:
     ours = {name for process in OURS for name in process.environment if name.startswith("LSM_")}
-    assert ours == {"LSM_STORE", "LSM_WORKERS", "LSM_DASK"}
+    assert ours == {"LSM_STORE", "LSM_WORKERS", "LSM_DASK", "LSM_MLFLOW_PAGES"}
     assert ours <= settings_read()
