@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from flows.steps import datasets, training
+from flows.steps.attachments import Attachments
 from flows.steps.cells import is_finished
 from flows.steps.training import Workplace, selected_weights
 from storage.integrity import verify_dataset
@@ -39,15 +40,23 @@ def test_a_killed_training_in_an_object_store_ends_as_one_in_a_folder(
     with pytest.raises(Killed):
         train(remote, kill_after=2)
     assert not is_finished(experiment(), remote)
-    assert comparable(train(remote)) == comparable(expected)
+    finished = train(remote)
+    assert comparable(finished) == comparable(expected)
     weights = [selected_weights(place.checkpoints(experiment())) for place in (folder, remote)]
     assert all((weights[0][name] == weights[1][name]).all() for name in weights[0])
     client = remote.tracking().client
     (run,) = client.search_runs(["1"])
     assert run.info.status == "FINISHED"
     assert run.info.artifact_uri.startswith("s3://")
+    for _ in range(2):
+        attachments = Attachments(root, remote.tracking())
+        attachments.add(finished)
+        assert attachments.missed == []
+    files = Location(run.info.artifact_uri)
+    assert sorted(files.names()) == ["result.json", "sample.svg"]
+    assert (files / "sample.svg").read_bytes().startswith(b"<svg")
     again = remote.tracking().open_run(experiment().identity, "a run", {})
     again.add_file("pictures/curve.svg", b"<svg/>")
     again.finish()
-    kept = Location(run.info.artifact_uri) / "pictures" / "curve.svg"
+    kept = files / "pictures" / "curve.svg"
     assert kept.read_bytes() == b"<svg/>"
