@@ -1,13 +1,15 @@
 """What the Prefect server is told of the flows: the pool, the deployments, the automations.
 
-What an operator has changed on the server is kept: a pool that is paused or limited, a schedule
-that is paused (prefect.yaml does not say whether one is active), an automation that is off.
+What an operator has changed on the server is kept: a pool that is paused or limited, a deployment
+or a schedule that is paused (prefect.yaml does not say whether one is active), an automation that
+is off.
 """
 
 import subprocess
 import sys
 import urllib.error
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from flows.automations import declare_automations
 from flows.errors import ServiceFailed
@@ -25,7 +27,8 @@ def deploy(settings: Settings, environment: Mapping[str, str]) -> None:
     try:
         if not _has_pool(settings.prefect_api, credentials):
             _make_pool(settings.prefect_api, credentials, environment)
-        _prefect(environment, "--no-prompt", "deploy", "--all")
+        with _pauses_kept(settings.prefect_api, credentials):
+            _prefect(environment, "--no-prompt", "deploy", "--all")
         declare_automations(settings.prefect_api, credentials)
     except OSError as error:
         raise ServiceFailed(
@@ -50,6 +53,17 @@ def _make_pool(api: str, credentials: str | None, environment: Mapping[str, str]
     except ServiceFailed:
         if not _has_pool(api, credentials):  # another may have made it just now
             raise
+
+
+@contextmanager
+def _pauses_kept(api: str, credentials: str | None) -> Iterator[None]:
+    """Pause deployments again that are paused now: declaring one switches it on."""
+    there = ask(f"{api}/deployments/filter", "POST", {}, credentials)
+    try:
+        yield
+    finally:
+        for deployment in (each for each in there if each["paused"]):
+            ask(f"{api}/deployments/{deployment['id']}/pause_deployment", "POST", {}, credentials)
 
 
 def _prefect(environment: Mapping[str, str], *arguments: str) -> None:

@@ -70,11 +70,13 @@ def test_two_that_start_it_at_once_start_it_once(said: list[str], settings: dict
 def choices(settings: dict[str, str]) -> dict[str, Any]:
     """Return what an operator can choose on the server."""
     pool = ask(settings, "work_pools/lsm-local")
-    (schedule,) = ask(settings, "deployments/name/retrain/scheduled")["schedules"]
+    retrain = ask(settings, "deployments/name/retrain/scheduled")
+    (schedule,) = retrain["schedules"]
     automations = ask(settings, "automations/filter", {})
     return {
         "pool paused": pool["is_paused"],
         "pool limit": pool["concurrency_limit"],
+        "retrain paused": retrain["paused"],
         "nightly": schedule["active"],
         "back": next(
             e["enabled"] for e in automations if e["name"] == "lsm crashed runs come back"
@@ -85,9 +87,17 @@ def choices(settings: dict[str, str]) -> dict[str, Any]:
 def test_what_an_operator_chose_stays_when_it_is_started_again(
     said: list[str], settings: dict[str, str]
 ) -> None:
-    first = {"pool paused": False, "pool limit": None, "nightly": True, "back": True}
+    first = {
+        "pool paused": False,
+        "pool limit": None,
+        "retrain paused": False,
+        "nightly": True,
+        "back": True,
+    }
     assert choices(settings) == first
-    nightly = ask(settings, "deployments/name/retrain/scheduled")["schedules"][0]["id"]
+    retrain = ask(settings, "deployments/name/retrain/scheduled")
+    nightly = retrain["schedules"][0]["id"]
+    ask(settings, f"deployments/{retrain['id']}/pause_deployment", {})  # as the server's page does
     for command in (
         ["work-pool", "pause", "lsm-local"],
         ["work-pool", "set-concurrency-limit", "lsm-local", "3"],
@@ -96,10 +106,17 @@ def test_what_an_operator_chose_stays_when_it_is_started_again(
     ):
         done = run(["prefect", *command], settings)
         assert done.returncode == 0, done.stdout + done.stderr
-    chosen = {"pool paused": True, "pool limit": 3, "nightly": False, "back": False}
+    chosen = {
+        "pool paused": True,
+        "pool limit": 3,
+        "retrain paused": True,
+        "nightly": False,
+        "back": False,
+    }
     assert choices(settings) == chosen
     assert run(UP, settings).returncode == 0
     assert choices(settings) == chosen
+    ask(settings, f"deployments/{retrain['id']}/resume_deployment", {})
     for command in (
         ["work-pool", "resume", "lsm-local"],
         ["work-pool", "clear-concurrency-limit", "lsm-local"],
