@@ -1,12 +1,11 @@
 """What the Prefect server does by itself, declared in `infra/automations.yaml`."""
 
-import json
-import urllib.request
-from base64 import b64encode
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from flows.server_api import ask
 
 DECLARED = Path("infra/automations.yaml")
 
@@ -16,30 +15,23 @@ def declare_automations(
 ) -> None:
     """Make or bring up to date the automations of a file; those of other names are left alone.
 
-    The credentials of a server that asks for some are `name:password`.
+    One that is there stays switched on or off, as an operator left it.
     """
-    # PyYAML comes with Prefect, and without types.
-    wanted = import_module("yaml").safe_load(declared.read_text(encoding="utf-8"))["automations"]
+    wanted = declared_automations(declared)
     names = {"automations": {"name": {"any_": [each["name"] for each in wanted]}}}
-    ask = partial(_ask, credentials=credentials)
-    known = {each["name"]: each["id"] for each in ask(f"{api}/automations/filter", "POST", names)}
+    tell = partial(ask, credentials=credentials)
+    known = {each["name"]: each for each in tell(f"{api}/automations/filter", "POST", names)}
     for each in wanted:
-        if each["name"] in known:
-            ask(f"{api}/automations/{known[each['name']]}", "PUT", each)
+        there = known.get(each["name"])
+        if there is None:
+            tell(f"{api}/automations/", "POST", each)
         else:
-            ask(f"{api}/automations/", "POST", each)
+            kept = {**each, "enabled": there["enabled"]}
+            tell(f"{api}/automations/{there['id']}", "PUT", kept)
 
 
-def _ask(url: str, method: str, content: Any, *, credentials: str | None) -> Any:
-    headers = {"Content-Type": "application/json"}
-    if credentials:
-        headers["Authorization"] = f"Basic {b64encode(credentials.encode()).decode()}"
-    request = urllib.request.Request(
-        url,
-        method=method,
-        data=json.dumps(content).encode(),
-        headers=headers,
-    )
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        said = answer.read()
-    return json.loads(said) if said else None
+def declared_automations(declared: Path = DECLARED) -> list[dict[str, Any]]:
+    """Return the automations of a file."""
+    # PyYAML comes with Prefect, and without types.
+    found = import_module("yaml").safe_load(declared.read_text(encoding="utf-8"))
+    return list(found["automations"])

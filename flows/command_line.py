@@ -54,9 +54,11 @@ def parser() -> argparse.ArgumentParser:
     )
     stack.add_argument(
         "action",
-        choices=("up", "down", "status", "deploy"),
-        help="deploy tells the server at PREFECT_API_URL of the flows; up does it, too",
+        choices=("up", "down", "status", "deploy", "backup", "restore"),
+        help="deploy tells the server at PREFECT_API_URL of the flows; up does it, too; backup and "
+        "restore copy the databases",
     )
+    stack.add_argument("folder", nargs="?", type=Path, help="of the copies, to backup and restore")
     doctor = verbs.add(
         "doctor", operation_commands.doctor, "Look the installation over, a line a check."
     )

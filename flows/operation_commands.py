@@ -3,8 +3,15 @@
 import argparse
 import json
 import os
+import sys
+from typing import TYPE_CHECKING
 
 from flows.commands import current_settings
+
+if TYPE_CHECKING:
+    from flows.settings import Settings
+    from flows.stack import Condition
+    from flows.stack_file import Service
 
 
 def runs(options: argparse.Namespace) -> None:
@@ -28,27 +35,61 @@ def runs(options: argparse.Namespace) -> None:
 def stack(options: argparse.Namespace) -> None:
     """Start, stop or show the servers on this machine, or tell a server of the flows."""
     from flows import stack
+    from flows.deployment import deploy
 
     settings = current_settings()
+    if options.action in ("backup", "restore"):
+        _copy_databases(settings, options)
+        return
     if options.action == "deploy":
-        stack.deploy(settings, os.environ)
+        deploy(settings, os.environ)
         return
     if options.action == "up":
-        stack.up(settings)
+        stack.up(settings, _say_that_it_waits)
     elif options.action == "down":
-        stopped = stack.down(settings)
+        stopped = stack.down(settings, _say_that_it_waits)
         print(
             json.dumps(stopped) if options.json else f"stopped: {', '.join(stopped) or 'nothing'}"
         )
         return
-    found = stack.status(settings)
-    if options.json:
-        print(json.dumps([{**vars(service), "runs": runs} for service, runs in found]))
-        return
-    for service, runs in found:
-        print(f"{service.name:<15} {'runs' if runs else 'is down'}  {service.url}  {service.log}")
-    if not found:
-        print("nothing was started; `lsm stack up` does it")
+    _show_stack(stack.status(settings), as_json=options.json)
+
+
+def _copy_databases(settings: "Settings", options: argparse.Namespace) -> None:
+    from flows.backup import back_up, restore
+    from flows.errors import BadInput
+
+    if options.folder is None:
+        raise BadInput(f"name a folder: `lsm stack {options.action} FOLDER`")
+    action = {"backup": back_up, "restore": restore}[options.action]
+    copies = action(settings, options.folder, _say_that_it_waits)
+    names = [str(copy) for copy in copies]
+    print(json.dumps(names) if options.json else f"{options.action}: {', '.join(names)}")
+
+
+def _show_stack(found: "list[tuple[Service, Condition]]", *, as_json: bool) -> None:
+    """Print how each service is; exit code 1 unless all are well."""
+    if as_json:
+        shown = [
+            # Without the digest: passwords could be guessed by it.
+            {**vars(service), "runs": condition != "ended", "condition": condition}
+            for service, condition in found
+        ]
+        print(json.dumps([{k: v for k, v in each.items() if k != "fingerprint"} for each in shown]))
+    else:
+        for service, condition in found:
+            print(f"{service.name:<15} {condition:<15} {service.url or '-':<22} {service.log}")
+        if not found:
+            print("nothing was started; `lsm stack up` does it")
+    if any(condition != "runs" for _, condition in found):
+        raise SystemExit(1)
+
+
+def _say_that_it_waits() -> None:
+    print(
+        "lsm: somebody else changes or copies the stack; waiting until that is done",
+        file=sys.stderr,
+    )
 
 
 def doctor(options: argparse.Namespace) -> None:

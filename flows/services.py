@@ -1,6 +1,7 @@
 """Servers as processes of this machine: started, waited for and stopped."""
 
 import ctypes
+import http.client
 import os
 import signal
 import socket
@@ -10,7 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -20,8 +21,10 @@ from flows.settings import Settings, service_environment
 
 START_SECONDS = 300.0  # a minute on a busy machine; one that has died is noticed at once
 STOP_SECONDS = 20.0
+KILLS = 5
+HEALTH_SECONDS = 2.0
 MARK = "LSM_SERVICE"
-"""What a service and its children have in their environment: the service's log."""
+"""What a service of the stack and its children have in their environment: the service's log."""
 
 
 def start_service(
@@ -37,6 +40,8 @@ def start_service(
     Linux; elsewhere a killed command leaves it behind).
     """
     tie = _end_with_parent if ends_with_parent and sys.platform == "linux" else None
+    # One that ends with a command is no service of the stack, whose end must not end it.
+    mark = {} if ends_with_parent else {MARK: str(log)}
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
         return subprocess.Popen(
@@ -44,7 +49,7 @@ def start_service(
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env={**environment, MARK: str(log)},
+            env={**environment, **mark},
             start_new_session=True,
             preexec_fn=tie,  # noqa: PLW1509  # no thread runs yet when a command starts
         )
@@ -68,12 +73,12 @@ def wait_until_healthy(url: str, process: psutil.Process, log: Path) -> None:
     raise ServiceFailed(f"nothing answers at {url} after {START_SECONDS:.0f} s; the log is {log}")
 
 
-def is_healthy(url: str) -> bool:
-    """Return whether a URL answers with success."""
+def is_healthy(url: str, seconds: float = HEALTH_SECONDS) -> bool:
+    """Return whether a URL answers with success, within some seconds."""
     try:
-        with urllib.request.urlopen(url, timeout=2) as answer:
+        with urllib.request.urlopen(url, timeout=seconds) as answer:
             return bool(answer.status == 200)
-    except (urllib.error.URLError, OSError, ValueError):
+    except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError):
         return False
 
 
@@ -85,9 +90,45 @@ def stop_process(process: psutil.Process, *, with_children: bool = True) -> None
     except psutil.NoSuchProcess:
         return
     _, alive = psutil.wait_procs(family, timeout=STOP_SECONDS)
-    for survivor in alive:
-        survivor.kill()
-    psutil.wait_procs(alive, timeout=5)
+    _kill(alive)
+
+
+def stop_marked(log: Path | str) -> set[str]:
+    """End whatever has a service's mark, asked first; return the names of those services.
+
+    A killed worker leaves runs, in sessions of their own, that name nothing else of it.
+    """
+    found = marked_processes(log)
+    for process in found:
+        with suppress(psutil.NoSuchProcess):
+            process.terminate()
+    psutil.wait_procs(list(found), timeout=STOP_SECONDS)
+    # Again and again: they may have started others while they were asked.
+    for _ in range(KILLS):
+        if not (alive := marked_processes(log)):
+            break
+        _kill(list(alive))
+    return {mark.stem for mark in found.values()}
+
+
+def marked_processes(log: Path | str) -> dict[psutil.Process, Path]:
+    """Return the processes with the mark of a service, or of any whose log is in a folder."""
+    found = {}
+    for process in psutil.process_iter():
+        try:
+            mark = Path(process.environ().get(MARK, ""))
+            if Path(log) in (mark, mark.parent) and process.pid != os.getpid():
+                found[process] = mark
+        except (psutil.Error, OSError):
+            continue  # it has ended, or is another user's
+    return found
+
+
+def _kill(processes: Sequence[psutil.Process]) -> None:
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(processes, timeout=5)
 
 
 def free_port() -> int:

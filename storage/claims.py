@@ -175,11 +175,45 @@ class Claims:
         return now - since > self._patience or _is_gone(content)
 
 
+def left_claims(folder: Location, wait: float = 1.5 * BEAT) -> tuple[list[str], int]:
+    """Return what dead holders have claimed, and how many claims the living have.
+
+    Holders of other machines are given some seconds for a sign of life, if there are any.
+    """
+    marks = {mark: _content(folder / mark) for mark in folder.names() if mark.endswith(SUFFIX)}
+    there = {mark: content for mark, content in marks.items() if content is not None}
+    dead = {mark for mark, content in there.items() if _is_gone(content)}
+    elsewhere = {mark for mark, content in there.items() if not _is_here(content)}
+    if elsewhere:
+        time.sleep(wait)
+        dead |= {mark for mark in elsewhere if _content(folder / mark) == there[mark]}
+    names = {mark.removesuffix(SUFFIX).rpartition(".")[0] for mark in dead}
+    return sorted(names), len(there.keys() - dead)
+
+
+def _content(mark: Location) -> bytes | None:
+    try:
+        return mark.read_bytes()
+    except FileNotFoundError:
+        return None  # it was given back just now
+
+
+def _is_here(content: bytes) -> bool:
+    """Return whether a mark is that of a process of this machine."""
+    return _told(content, lambda holder: holder["machine"] == _machine())
+
+
 def _is_gone(content: bytes) -> bool:
     """Return whether a mark was left by a process of this machine that has ended."""
+    return _is_here(content) and _told(
+        content, lambda holder: birth_of(int(holder["pid"])) != holder["born"]
+    )
+
+
+def _told(content: bytes, what: Callable[[dict[str, Any]], bool]) -> bool:
+    """Return whether a mark says something; False if it is no mark of ours."""
     try:
-        holder: dict[str, Any] = json.loads(content)
-        return holder["machine"] == _machine() and birth_of(int(holder["pid"])) != holder["born"]
+        return what(json.loads(content))
     except (
         ValueError,
         TypeError,

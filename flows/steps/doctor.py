@@ -22,6 +22,7 @@ from flows.steps.server_checks import (
     check_ports,
     stack_services,
 )
+from storage.claims import left_claims
 from storage.dataset_reader import open_dataset
 from storage.errors import DatasetIncomplete, StorageError
 from storage.location import Location
@@ -48,6 +49,7 @@ def examine(
         "prefect": servers.check_prefect,
         "worker": servers.check_worker,
         "deployments": servers.check_deployments,
+        "automations": servers.check_automations,
         "mlflow": servers.check_mlflow,
         "ports": lambda: check_ports(settings),
         "dask": lambda: check_dask(settings.dask_address),
@@ -56,6 +58,7 @@ def examine(
         "clock": lambda: check_clock(settings.state, servers.dates),
         "stack": lambda: check_stack(settings.state),
         "left over": lambda: check_leftovers(settings.state),
+        "claims": lambda: check_claims(settings.root),
         "journals": lambda: check_journals(settings.root),
     }
     for subject, check in checks.items():
@@ -248,6 +251,15 @@ def check_leftovers(state: Path) -> Finding:
         advice = "harmless; remove them: " + _some([str(path) for path in (*partial, *stale)])
         return Finding("left over", "warning", f"{text}; {advice}")
     return Finding("left over", "ok", "nothing")
+
+
+def check_claims(root: Location) -> Finding:
+    """Check for work that dead processes have claimed."""
+    dead, n_alive = left_claims(root / "claims")
+    if dead:
+        advice = "harmless, whoever wants the same takes it over"
+        return Finding("claims", "warning", f"of processes that are gone: {_some(dead)}; {advice}")
+    return Finding("claims", "ok", f"{n_alive} held, none by a process that is gone")
 
 
 def check_journals(root: Location) -> Finding:

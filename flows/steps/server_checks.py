@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from flows.automations import DECLARED, declared_automations
 from flows.settings import POOL, PREFECT_PORT, Settings
 from storage.run_journal import without_credentials
 
@@ -97,6 +98,26 @@ class Servers:
             advice = "`lsm stack deploy` declares them"
             return Finding("deployments", "problem", f"{', '.join(missing)} missing; {advice}")
         return Finding("deployments", "ok", f"all {len(wanted)} of prefect.yaml are declared")
+
+    def check_automations(self) -> Finding:
+        """Check that what the server does when a run dies is declared on it, and switched on."""
+        if "Prefect" not in self.dates:
+            text = "not looked for, since Prefect does not answer"
+            return Finding("automations", "warning", text)
+        wanted = [each["name"] for each in declared_automations(PROJECT / DECLARED)]
+        url = f"{self.settings.prefect_api}/automations/filter"
+        names = {"automations": {"name": {"any_": wanted}}}
+        found = self._ask("Prefect", url, self._prefect_login, names)
+        there = {each["name"]: each["enabled"] for each in found}
+        missing = [name for name in wanted if name not in there]
+        if missing:
+            advice = "runs that die stay as they are; `lsm stack deploy` declares them"
+            return Finding("automations", "problem", f"{', '.join(missing)} missing; {advice}")
+        off = [name for name in wanted if not there[name]]
+        if off:
+            advice = "`prefect automation resume` with the name switches one on"
+            return Finding("automations", "warning", f"{', '.join(off)} switched off; {advice}")
+        return Finding("automations", "ok", f"all {len(wanted)} of {DECLARED} are declared and on")
 
     def check_mlflow(self) -> Finding:
         """Check that the tracking store answers."""

@@ -12,7 +12,9 @@ from typing import Any
 import psutil
 import pytest
 
+from flows.automations import DECLARED, declare_automations
 from flows.cli import main
+from flows.server_api import ask
 from flows.services import free_port, start_service, stop_process, wait_until_healthy
 from storage.location import Location
 from storage.run_journal import Heading, Journal
@@ -70,6 +72,7 @@ def test_what_is_wrong_is_said_with_what_to_do(
     dead = {"name": "prefect-worker", "pid": 2**22 - 3, "born": 0.0, "url": "http://x:1", "log": ""}
     (own_store / "stack.json").write_text(json.dumps([dead]))
     _unsent_journal(own_store / "journal")
+    _left_claim(own_store)
     write_whole(Location.parse(str(own_store)) / "datasets" / "small" / "a.zarr", small_schema())
     chunk = own_store / "datasets" / "small" / "a.zarr" / "after" / "c" / "1" / "0"
     chunk.write_bytes(chunk.read_bytes()[:-2] + b"??")
@@ -83,8 +86,22 @@ def test_what_is_wrong_is_said_with_what_to_do(
     assert "prefect-worker is down; `lsm stack up`" in said["stack"]
     assert said["left over"].startswith("warning: 1 unfinished files and 1 locks")
     assert "`lsm runs sync`" in said["journals"]
+    assert said["claims"].startswith("warning: of processes that are gone: cell-7; harmless")
     assert said["datasets"].startswith("problem: ")
     assert "a.zarr cannot be read" in said["datasets"]
+
+
+def _left_claim(store: Path) -> None:
+    """Let a process claim something and be killed."""
+    script = (
+        "import os, signal, sys; from storage.claims import Claims\n"
+        "from storage.location import Location\n"
+        "Claims(Location.parse(sys.argv[1])).take('cell-7')\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    command = [sys.executable, "-c", script, str(store / "claims")]
+    done = subprocess.run(command, cwd=REPOSITORY, check=False)
+    assert done.returncode == -9
 
 
 def _unsent_journal(folder: Path) -> None:
@@ -165,3 +182,23 @@ def test_a_server_without_pool_and_deployments_is_a_problem(
     assert "no pool lsm-local" in found["worker"]["text"]
     assert "full-benchmark" in found["deployments"]["text"]
     assert "Prefect" in found["clock"]["text"]
+    assert found["automations"]["state"] == "problem"
+    assert "lsm crashed runs come back missing" in found["automations"]["text"]
+    assert "`lsm stack deploy`" in found["automations"]["text"]
+    declare_automations(prefect_server, "admin:password", REPOSITORY / DECLARED)
+    _, found = examined(capsys)
+    assert found["automations"]["text"].startswith("all 2 of infra/automations.yaml are declared")
+    switched_off(prefect_server, "lsm crashed runs come back")
+    _, found = examined(capsys)
+    assert found["automations"]["state"] == "warning"
+    assert "lsm crashed runs come back switched off" in found["automations"]["text"]
+
+
+def switched_off(api: str, name: str) -> None:
+    (automation,) = (
+        each
+        for each in ask(f"{api}/automations/filter", "POST", {}, "admin:password")
+        if each["name"] == name
+    )
+    url = f"{api}/automations/{automation['id']}"
+    ask(url, "PATCH", {"enabled": False}, "admin:password")

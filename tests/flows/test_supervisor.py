@@ -2,12 +2,13 @@
 
 import errno
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,61 +16,37 @@ import pytest
 
 from flows import stack
 from flows import supervisor as supervisor_module
-from flows.services import free_port, is_healthy, start_service
+from flows.pulse import Patience, Pulse
+from flows.services import is_healthy
 from flows.settings import Settings
-from flows.stack import Service, keep_services, services
+from flows.stack_file import Service, services
+from flows.stack_lock import stack_lock
 from flows.supervisor import LONGEST_PAUSE, PAUSE, Restarts, supervise
 from storage.processes import birth_of
+from tests.flows.small_servers import start_server, start_worker, wait_for, write_modules
 
 # Services outlive whoever started them, which Python warns of.
 pytestmark = pytest.mark.filterwarnings(
     "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
 )
 
-FORKS = """
-import http.server, os, sys, time
-if os.fork():
-    time.sleep(600)
-http.server.ThreadingHTTPServer.allow_reuse_address = True
-http.server.test(http.server.SimpleHTTPRequestHandler, port=int(sys.argv[1]), bind="127.0.0.1")
-"""
-"""A server whose child holds the port, as that of MLflow does."""
-
 
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Settings]:
     monkeypatch.setenv("LSM_STORE", str(tmp_path))
-    (tmp_path / "forking_server.py").write_text(FORKS)
+    write_modules(tmp_path)
+    monkeypatch.setattr("flows.services.STOP_SECONDS", 3.0)  # these have nothing to finish
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     made = Settings.from_environment()
     yield made
     stack.down(made)
 
 
-def started(settings: Settings, module: str) -> Service:
-    port = free_port()
-    url = f"http://127.0.0.1:{port}"
-    log = settings.state / "server.log"
-    pid = start_service([module, str(port)], log, os.environ).pid
-    command = (module, str(port))
-    service = Service("web-server", pid, birth_of(pid) or 0.0, url, str(log), url, command)
-    keep_services(settings, [service])
-    wait_for(lambda: is_healthy(url))
-    return service
-
-
-def wait_for(what: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 @pytest.mark.parametrize("module", ["http.server", "forking_server"])
 def test_a_killed_server_comes_back_on_its_port_and_goes_for_good_with_the_stack(
     settings: Settings, module: str
 ) -> None:
-    first = started(settings, module)
+    first = start_server(settings, module)
     is_over = threading.Event()
     supervisor = threading.Thread(target=supervise, args=(settings, is_over))
     supervisor.start()
@@ -88,7 +65,7 @@ def test_a_killed_server_comes_back_on_its_port_and_goes_for_good_with_the_stack
 def test_the_supervisor_outlives_a_full_disk_and_leaves_nothing_that_nobody_knows(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = started(settings, "http.server")
+    first = start_server(settings)
     keep, tries = supervisor_module.keep_services, []
 
     def full(*arguments: Any) -> None:
@@ -122,7 +99,7 @@ def test_a_process_that_has_got_the_number_of_a_dead_one_is_left_alone(tmp_path:
 
 
 def test_the_supervisor_ends_when_asked_and_leaves_what_it_started(settings: Settings) -> None:
-    first = started(settings, "http.server")
+    first = start_server(settings)
     supervisor = subprocess.Popen(
         [sys.executable, "-m", "flows.supervisor"], stdout=subprocess.PIPE, text=True
     )
@@ -147,3 +124,77 @@ def test_what_dies_again_and_again_is_tried_after_longer_and_longer_pauses() -> 
     now += 3 * LONGEST_PAUSE  # it has lived for minutes
     assert restarts.are_due(now)
     assert restarts.pause == PAUSE
+
+
+IMPATIENT = Patience(pause=0.1, answer=0.5, silence=2.0, questions=3)
+
+
+@pytest.fixture
+def supervised(settings: Settings) -> Iterator[Settings]:
+    """Look after the stack, without much patience, until the test ends."""
+    is_over = threading.Event()
+    supervisor = threading.Thread(target=supervise, args=(settings, is_over, IMPATIENT))
+    supervisor.start()
+    yield settings
+    is_over.set()
+    supervisor.join()
+
+
+def test_a_server_that_answers_no_more_is_started_again(
+    supervised: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = start_server(supervised)
+    time.sleep(1.0)  # it has answered
+    os.kill(first.pid, signal.SIGSTOP)
+    wait_for(lambda: services(supervised)[0].pid != first.pid)
+    wait_for(lambda: is_healthy(first.url))
+    assert first.process() is None
+    assert re.search(r"web-server had not answered for \d+ s and was", capsys.readouterr().out)
+
+
+def test_a_server_that_is_silent_for_a_while_is_left_alone(supervised: Settings) -> None:
+    first = start_server(supervised)
+    for _ in range(3):
+        time.sleep(0.5)
+        os.kill(first.pid, signal.SIGSTOP)
+        time.sleep(1.2)
+        os.kill(first.pid, signal.SIGCONT)
+        wait_for(lambda: is_healthy(first.url))
+    assert services(supervised) == [first]
+
+
+def test_silence_counts_only_after_an_answer_and_several_questions(settings: Settings) -> None:
+    service = start_server(settings)
+    hasty = Patience(pause=0.0, answer=0.2, silence=0.0, questions=2)
+    pulse = Pulse(service, hasty)
+    os.kill(service.pid, signal.SIGSTOP)
+    pulse.feel()
+    pulse.feel()
+    assert pulse.silence() is None  # it may still be starting
+    os.kill(service.pid, signal.SIGCONT)
+    wait_for(lambda: is_healthy(service.url))
+    pulse.feel()
+    os.kill(service.pid, signal.SIGSTOP)
+    pulse.feel()
+    assert pulse.silence() is None
+    pulse.feel()
+    assert pulse.silence() is not None
+
+
+def test_nothing_is_started_while_another_changes_the_stack(supervised: Settings) -> None:
+    first = start_server(supervised)
+    with stack_lock(supervised.state):
+        os.kill(first.pid, signal.SIGKILL)
+        time.sleep(2.0)
+        assert services(supervised) == [first]
+    wait_for(lambda: services(supervised)[0].pid != first.pid)
+
+
+def test_the_run_of_a_killed_worker_goes_on_while_the_stack_is_up(
+    supervised: Settings, tmp_path: Path
+) -> None:
+    worker, run = start_worker(supervised, tmp_path / "run")
+    os.kill(worker.pid, signal.SIGKILL)
+    wait_for(lambda: services(supervised)[0].pid != worker.pid)
+    wait_for(lambda: (tmp_path / "run").read_text() not in ("", str(run)))
+    assert birth_of(run)

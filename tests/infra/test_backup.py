@@ -4,26 +4,57 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.infra.manifests import INFRA
 from tests.infra.postgres_server import PostgresServer, make_databases, postgres_server
 
-if TYPE_CHECKING:
-    pass
-
 PASSWORDS = {"prefect": "a 'quoted' password", "mlflow": 'another "one"'}
 
-# Stands for `docker compose`: what would run in a container runs here, with the volume's folder.
-CARRIER = """#!/bin/bash
+
+@dataclass(frozen=True)
+class Way:
+    """How the lines reach a container; the carrier runs here what would run in one."""
+
+    name: str
+    command: str
+    titles: tuple[str, str]
+    carrier: str
+    chunk: Path
+
+
+WAYS = [
+    Way(
+        "compose",
+        "docker compose --file infra/compose.yaml",
+        ("Back up", "Restore"),
+        """#!/bin/bash
 while [[ $# -gt 0 && $1 != exec ]]; do shift; done
 [[ $# -eq 0 ]] && exit 0
 shift 3    # exec --no-TTY SERVICE
 exec "${@/#\\/data/$OBJECTS}"
-"""
+""",
+        Path("lsm/store/chunk"),
+    ),
+    Way(
+        "kubectl",
+        "kubectl --namespace lsm",
+        ("Back up on Kubernetes", "Restore on Kubernetes"),
+        """#!/bin/bash
+while [[ $# -gt 0 && $1 != exec ]]; do shift; done
+[[ $# -eq 0 ]] && exit 0
+while [[ $2 != -- ]]; do shift; done
+volume=$OBJECTS/${1#*/}    # of deployment/NAME
+mkdir -p "$volume"
+shift 2
+exec "${@/#\\/opt\\/lsm\\/.lsm/$volume}"
+""",
+        Path("worker/checkpoints/chunk"),
+    ),
+]
 
 
 @pytest.fixture
@@ -35,23 +66,23 @@ def servers() -> Iterator[tuple[PostgresServer, PostgresServer]]:
         yield old, new
 
 
-def page_block(title: str) -> str:
+def page_block(title: str, way: Way) -> str:
     """Return the commands below a heading, without the line that says how to reach the stack."""
     page = (INFRA / "README.md").read_text()
     text = page.split(f"\n## {title}\n", 1)[1].split("\n## ", 1)[0]
     blocks = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
     assert len(blocks) == 1
     first, rest = blocks[0].split("\n", 1)
-    assert first == 'compose="docker compose --file infra/compose.yaml"'
+    assert first == f'{way.name}="{way.command}"'
     return rest
 
 
-def run_block(title: str, folder: Path, server: PostgresServer, objects: Path) -> None:
-    carrier = folder / "compose"
-    carrier.write_text(CARRIER)
+def run_block(title: str, way: Way, folder: Path, server: PostgresServer, objects: Path) -> None:
+    carrier = folder / way.name
+    carrier.write_text(way.carrier)
     carrier.chmod(0o755)
     subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", f"compose={carrier}\n{page_block(title)}"],
+        ["bash", "-euo", "pipefail", "-c", f"{way.name}={carrier}\n{page_block(title, way)}"],
         cwd=folder,
         env={**server.environment, "OBJECTS": str(objects)},
         check=True,
@@ -84,8 +115,12 @@ def mlflow_client(server: PostgresServer, monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of MLflow and SQLAlchemy, about their own tables
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
 def test_what_is_backed_up_is_restored_on_another_server(
-    servers: tuple[PostgresServer, PostgresServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    way: Way,
+    servers: tuple[PostgresServer, PostgresServer],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     old, new = servers
     run_id = log_a_run(old, monkeypatch)
@@ -98,14 +133,15 @@ def test_what_is_backed_up_is_restored_on_another_server(
     )
     assert "ERROR" not in made
     objects = {name: tmp_path / f"objects-{name}" for name in ("old", "new")}
-    (objects["old"] / "lsm" / "store").mkdir(parents=True)
+    (objects["old"] / way.chunk).parent.mkdir(parents=True)
     objects["new"].mkdir()
-    (objects["old"] / "lsm" / "store" / "chunk").write_bytes(os.urandom(1000))
+    (objects["old"] / way.chunk).write_bytes(os.urandom(1000))
+    backing_up, restoring = way.titles
 
-    run_block("Back up", tmp_path, old, objects["old"])
+    run_block(backing_up, way, tmp_path, old, objects["old"])
     # What the new server has by itself must go: a restored database is the old one, not a mixture.
     new.ask("prefect", "CREATE TABLE other (number int)", "prefect", PASSWORDS["prefect"])
-    run_block("Restore", tmp_path, new, objects["new"])
+    run_block(restoring, way, tmp_path, new, objects["new"])
 
     restored = mlflow_client(new, monkeypatch).get_run(run_id)
     assert restored.data.metrics == {"test/rel_l2": 0.0065}
@@ -114,13 +150,14 @@ def test_what_is_backed_up_is_restored_on_another_server(
     tables = "SELECT tablename, tableowner FROM pg_tables WHERE schemaname = 'public'"
     assert new.ask("prefect", tables, "prefect", PASSWORDS["prefect"]) == "runs|prefect"
     assert "permission denied" in new.ask("prefect", "SELECT 1", "mlflow", PASSWORDS["mlflow"])
-    chunk = Path("lsm/store/chunk")
-    assert (objects["new"] / chunk).read_bytes() == (objects["old"] / chunk).read_bytes()
+    restored_chunk = (objects["new"] / way.chunk).read_bytes()
+    assert restored_chunk == (objects["old"] / way.chunk).read_bytes()
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
 def test_a_torn_copy_is_refused(
-    servers: tuple[PostgresServer, PostgresServer], tmp_path: Path
+    way: Way, servers: tuple[PostgresServer, PostgresServer], tmp_path: Path
 ) -> None:
     old, new = servers
     old.ask(
@@ -131,8 +168,9 @@ def test_a_torn_copy_is_refused(
     )
     objects = tmp_path / "objects"
     objects.mkdir()
-    run_block("Back up", tmp_path, old, objects)
+    backing_up, restoring = way.titles
+    run_block(backing_up, way, tmp_path, old, objects)
     copy = tmp_path / "prefect.dump"
     copy.write_bytes(copy.read_bytes()[:-2000])
     with pytest.raises(subprocess.CalledProcessError):
-        run_block("Restore", tmp_path, new, objects)
+        run_block(restoring, way, tmp_path, new, objects)

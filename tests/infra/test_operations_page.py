@@ -8,6 +8,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+import yaml
 
 import flows.errors
 import storage.errors
@@ -34,6 +35,7 @@ def commands() -> list[list[str]]:
         for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
         for line in block.splitlines()
     ]
+    lines = [re.sub(r" ID\b", f" {UUID(int=0)}", line) for line in lines]
     return [words for line in lines if (words := shlex.split(line, comments=True))]
 
 
@@ -85,6 +87,26 @@ def test_services_that_are_named_exist() -> None:
             first, *others = after[1].split()
             named = {first, *others} if " stop " in joined else {first}
             assert named <= services, joined
+
+
+def test_workloads_that_are_named_exist() -> None:
+    base = [
+        declared
+        for path in (INFRA / "kubernetes" / "base").glob("*.yaml")
+        for declared in yaml.safe_load_all(path.read_text())
+    ]
+    known = {
+        f"{each['kind'].lower()}/{each['metadata']['name']}"
+        for each in base
+        if "kind" in each and "metadata" in each
+    }
+    named = re.findall(r"\b(?:deployment|statefulset|job|service)/[a-z-]+", PAGE)
+    assert {"statefulset/postgres", "deployment/worker"} <= set(named) <= known
+    carried = re.findall(r"exec (?:--stdin )?deployment/([a-z-]+) -- tar .* -C (\S+)", PAGE)
+    assert len(carried) == 4
+    for name, folder in carried:
+        text = (INFRA / "kubernetes" / "base" / f"{name}.yaml").read_text()
+        assert f"{{name: state, mountPath: {folder}}}" in text
 
 
 def test_files_that_are_named_exist() -> None:

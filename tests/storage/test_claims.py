@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from storage import claims as module
-from storage.claims import Claim, Claims
+from storage.claims import Claim, Claims, left_claims
 from storage.errors import StoreInterrupted
 from storage.location import Location
 from tests.storage.s3_servers import in_use, moto_server, rclone_server
@@ -99,6 +99,29 @@ def test_a_killed_process_of_this_machine_holds_nothing(local: Location) -> None
     claim = ours.take("cell")
     assert claim is not None
     claim.give_back()
+
+
+def test_what_the_dead_have_claimed_is_told_from_what_the_living_have(local: Location) -> None:
+    assert left_claims(local) == ([], 0)
+    context = multiprocessing.get_context("spawn")
+    has_it = context.Event()
+    holder = context.Process(target=hold, args=(local.url, has_it))
+    holder.start()
+    assert has_it.wait(60)
+    ours = Claims(local).take("ours.2")
+    silent, lively = (Claims(local, beat=beat).take(f"{beat:.1f}") for beat in (3600.0, 0.1))
+    assert ours is not None
+    assert silent is not None
+    assert lively is not None
+    assert left_claims(local) == ([], 4)
+    holder.kill()
+    holder.join()
+    for claim in (silent, lively):
+        elsewhere(claim)
+    (local / "strange.1.claim").write_bytes(b"[[[")
+    assert left_claims(local, wait=2.0) == (["3600.0", "cell", "strange"], 2)
+    for claim in (ours, silent, lively):
+        claim.give_back()
 
 
 def elsewhere(claim: Claim) -> None:
