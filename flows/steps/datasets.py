@@ -10,6 +10,7 @@ from flows.steps.known_samples import known_samples
 from flows.steps.sources import source_digest
 from lsm_core.benchmarks.benchmark import Benchmark
 from lsm_core.experiments.data_plan import DataPlan
+from lsm_core.experiments.official_plan import OfficialPlan
 from lsm_core.problems.variable import Variable
 from lsm_core.solvers.convergence import SolveFailed
 from storage import dataset_writer
@@ -57,8 +58,15 @@ def schema_of(plan: DataPlan) -> DatasetSchema:
     )
 
 
+def recipe_of(plan: DataPlan) -> str:
+    """Return the hash of everything that decides the samples of a plan."""
+    return plan.recipe if isinstance(plan, OfficialPlan) else schema_of(plan).recipe
+
+
 def location_of(plan: DataPlan, root: Location) -> Location:
     """Return where the dataset of a plan lies; another recipe lies elsewhere."""
+    if isinstance(plan, OfficialPlan):
+        return root / "datasets" / plan.benchmark.name / plan.dataset
     schema = schema_of(plan)
     space = "x".join(str(size) for size in plan.benchmark.shape.space)
     name = f"{space}-n{schema.n_samples}-{schema.recipe[:12]}.zarr"
