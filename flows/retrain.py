@@ -33,9 +33,10 @@ def retrain(
     New are the samples of the next `n_new` seeds or, if `watched` is a folder, those of the files
     that came there since the last time. Better is a mean error on the locked test samples that is
     lower by `least_gain`, as a part of the champion's, with a paired test at `level`. Whatever
-    fails leaves the champion in place; without a champion or without new files nothing is done.
+    fails leaves the champion in place; without a champion or without new files nothing is done,
+    nor if the champion was trained on official files, which no seeds continue, and none are new.
     """
-    from flows.steps.retraining import NoChampion
+    from flows.steps.retraining import NoChampion, NoMoreSeeds
     from lsm_core.evaluation.promotion import PromotionRule
 
     settings = Settings.from_environment()
@@ -46,7 +47,7 @@ def retrain(
         earlier = _verdict_on_the_last(benchmark, settings, rule)
         try:
             experiment, notes = _challenger(benchmark, n_new, watched, settings)
-        except NoChampion as error:
+        except (NoChampion, NoMoreSeeds) as error:
             experiment, notes = None, [str(error)]
         if experiment is None:
             verdict = _nothing_new(benchmark)

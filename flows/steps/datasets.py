@@ -7,6 +7,7 @@ import numpy as np
 from flows.errors import GenerationFailed
 from flows.steps.added_samples import added_arrays
 from flows.steps.known_samples import known_samples
+from flows.steps.official_samples import official_arrays
 from flows.steps.sources import source_digest
 from lsm_core.benchmarks.benchmark import Benchmark
 from lsm_core.experiments.data_plan import DataPlan
@@ -49,7 +50,7 @@ def schema_of(plan: DataPlan) -> DatasetSchema:
             "positions": benchmark.positions,
         },
         provenance={
-            "kind": "generated",
+            "kind": plan.origin,
             "generator": type(benchmark).__module__,
             "sources": source_digest(type(benchmark).__module__),
             **plan.describe(),
@@ -85,7 +86,7 @@ def generate_block(plan: DataPlan, root: Location, index: int) -> int:
     schema, location = schema_of(plan), location_of(plan, root)
     block = schema.block(index)
     spool = SampleSpool.beside(location)
-    samples = added_arrays(plan, root, block)
+    samples = added_arrays(plan, root, block) | official_arrays(plan, root, block)
     planned = {sample: plan.seed_of(sample) for sample in block if sample not in samples}
     samples |= known_samples(schema, location, planned, REPLACEMENT_STEP)
     unknown = [sample for sample in block if sample not in samples]

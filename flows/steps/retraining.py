@@ -31,11 +31,12 @@ from lsm_core.evaluation.promotion import PromotionRule, Verdict, decide
 from lsm_core.experiments.data_plans import data_plan
 from lsm_core.experiments.experiment import Experiment, Start
 from lsm_core.experiments.extended_plan import AddedSamples, ExtendedPlan, extended
+from lsm_core.experiments.official_plan import OfficialPlan
 from lsm_core.names import BenchmarkName
 from lsm_core.training.config import TrainingConfig
 from lsm_core.training.predictor import model_from_plain
 from storage.checkpoints import Checkpoints
-from storage.dataset_reader import open_dataset
+from storage.dataset_reader import Dataset, open_dataset
 from storage.location import Location
 from storage.model_registry import ModelRegistry, ModelVersion, registered_name
 
@@ -49,11 +50,15 @@ class NoChampion(BadInput):
     """A benchmark has no model yet that could be trained further."""
 
 
+class NoMoreSeeds(BadInput):
+    """The samples of a champion come from files, which no seed continues."""
+
+
 def champion_experiment(benchmark: BenchmarkName, root: Location, tracking_uri: str) -> Experiment:
     """Return the champion's experiment, started from its weights, on all data used so far.
 
-    Used are the samples that any model of the champion's preset was trained on; validation and
-    test samples stay the same. The result is not yet bound to data and code.
+    Used are the samples that any model of the champion's preset and kind of data was trained on;
+    validation and test samples stay the same. The result is not yet bound to data and code.
     """
     registry, name = ModelRegistry(tracking_uri), registered_name(benchmark)
     champion = registry.with_alias(name, "champion")
@@ -69,12 +74,14 @@ def champion_experiment(benchmark: BenchmarkName, root: Location, tracking_uri: 
     experiment = experiment_of(result)
     n_train, added = experiment.data.n_train, dict[str, AddedSamples]()
     for version in reversed(registry.versions(name)):
-        if version.tags.get("preset") != experiment.preset:
+        of = version.tags.get("preset"), version.tags.get("origin", "generated")
+        if of != (experiment.preset, experiment.data.origin):
             continue
         own = _added(json.loads(version.tags.get("added", "[]")))
         added |= {each.digest: each for each in own}
         n_own = int(version.tags.get("n_train", 0)) - sum(each.n_samples for each in own)
-        n_train = max(n_train, n_own)
+        if experiment.data.origin == "generated":
+            n_train = max(n_train, n_own)
     data = extended(replace(experiment.data, n_train=n_train), tuple(added.values()))
     return replace(experiment, data=data, start=Start(source=identity))
 
@@ -83,6 +90,12 @@ def with_more_seeds(experiment: Experiment, n_new: int) -> Experiment:
     """Return an experiment on `n_new` more samples, of the seeds after those it has."""
     if n_new < 1:
         raise BadInput(f"retraining needs new samples, at least 1, got {n_new}")
+    if experiment.data.origin != "generated":
+        name = experiment.data.benchmark.name
+        raise NoMoreSeeds(
+            f"the champion of {name} was trained on {experiment.data.origin} files, which no seeds "
+            "continue; name a folder with new files (watched), or promote a model of generated data"
+        )
     return replace(
         experiment, data=replace(experiment.data, n_train=experiment.data.n_train + n_new)
     )
@@ -118,6 +131,8 @@ def experiment_of(result: dict[str, Any]) -> Experiment:
             n_validation=sizes["validation"],
             n_test=sizes["test"],
         )
+        if "official" in settings["data"]:
+            data = OfficialPlan(**{**vars(data), **settings["data"]["official"]})
         return Experiment(
             preset=settings["preset"],
             data=extended(data, added),
@@ -126,7 +141,7 @@ def experiment_of(result: dict[str, Any]) -> Experiment:
             training=from_plain(TrainingConfig, settings["training"]),
             seed=result["seed"],
         )
-    except (KeyError, ValueError) as error:
+    except (KeyError, ValueError, TypeError) as error:
         raise BadInput(f"run {result['identity']} cannot be repeated: {error}") from error
 
 
@@ -152,7 +167,7 @@ def judge(
     if champion.number == challenger.number:
         registry.remove_alias(name, "challenger")
         return _told(champion, challenger, {"promoted": True, "reason": "it is the champion"})
-    told = _judged(registry, champion, challenger, dataset, rule or PromotionRule())
+    told = _judged(registry, champion, challenger, open_dataset(dataset), rule or PromotionRule())
     registry.remove_alias(name, "challenger")
     return told
 
@@ -176,7 +191,7 @@ def judge_left(
         registry.set_tags(left, {"judged/reason": f"its run is not in {root}"})
         return None
     registry.set_alias(name, "challenger", left.number)
-    return judge(benchmark, _dataset_of(result, root), tracking_uri, rule)
+    return judge(benchmark, _dataset_of(result, root).location, tracking_uri, rule)
 
 
 def _awaits_verdict(version: ModelVersion) -> bool:
@@ -188,8 +203,11 @@ def _awaits_verdict(version: ModelVersion) -> bool:
     )
 
 
-def _dataset_of(result: dict[str, Any], root: Location) -> Location:
-    return root / "datasets" / result["benchmark"] / result["dataset"]["name"]
+def _dataset_of(result: dict[str, Any], root: Location) -> Dataset:
+    """Return the samples of a run: of official files, those that its preset uses."""
+    place = root / "datasets" / result["benchmark"] / result["dataset"]["name"]
+    settings = result.get("settings", {})
+    return open_dataset(place).first(settings.get("data", {}).get("split_sizes", {}))
 
 
 def settle_champion(
@@ -233,7 +251,7 @@ def _judged(
     registry: ModelRegistry,
     champion: ModelVersion,
     challenger: ModelVersion,
-    dataset: Location,
+    dataset: Dataset,
     rule: PromotionRule,
 ) -> dict[str, Any]:
     """Compare two versions, keep the verdict with the challenger, then move the alias."""
@@ -250,7 +268,7 @@ def compare(
     registry: ModelRegistry,
     champion: ModelVersion,
     challenger: ModelVersion,
-    dataset: Location,
+    dataset: Dataset,
     rule: PromotionRule,
 ) -> Verdict:
     """Return the verdict on two versions, from their errors on the test samples of a dataset."""
@@ -260,17 +278,16 @@ def compare(
     return decide(before, after, rule)
 
 
-def sample_errors(model: PackagedModel, dataset: Location) -> np.ndarray[Any, np.dtype[Any]]:
+def sample_errors(model: PackagedModel, dataset: Dataset) -> np.ndarray[Any, np.dtype[Any]]:
     """Return the relative L2 error of a model on every test sample of a dataset.
 
     The fields are those on which the model was trained; a dataset on another grid has to be one
     that the model supports.
     """
-    opened = open_dataset(dataset)
-    sizes = dict(opened.to_xarray().sizes)
+    sizes = dict(dataset.to_xarray().sizes)
     grid = {axis: int(sizes[axis]) for axis in model.benchmark.space}
     benchmark = _on_grid(model.benchmark, grid)
-    parts = PartsOfStore(part_of(opened, benchmark, "test"), benchmark)
+    parts = PartsOfStore(part_of(dataset, benchmark, "test"), benchmark)
     errors = relative_errors(model.predictor.surrogate(grid), parts, EVALUATION_BATCH)
     return errors.double().numpy()
 
@@ -287,7 +304,7 @@ def _opened(registry: ModelRegistry, version: ModelVersion) -> PackagedModel:
         return open_package(place)
 
 
-def _require_locked(registry: ModelRegistry, name: str, dataset: Location) -> None:
+def _require_locked(registry: ModelRegistry, name: str, dataset: Dataset) -> None:
     """Lock a name to its test samples at first, and later refuse others."""
     digest = _test_digest(dataset)
     locked = registry.name_tags(name).get(LOCKED)
@@ -295,27 +312,26 @@ def _require_locked(registry: ModelRegistry, name: str, dataset: Location) -> No
         registry.set_name_tag(name, LOCKED, digest)
     elif locked != digest:
         raise BadInput(
-            f"the test samples of {dataset} are not those by which models of "
+            f"the test samples of {dataset.location} are not those by which models of "
             f"{name.removeprefix('lsm-')} are judged ({digest} instead of {locked}); judge on "
             "data with the same test samples, or choose with `lsm registry promote`"
         )
 
 
-def _test_digest(dataset: Location) -> str:
-    opened = open_dataset(dataset)
+def _test_digest(dataset: Dataset) -> str:
     hashed = hashlib.sha256()
-    for name, values in _test_arrays(opened):
+    for name, values in _test_arrays(dataset):
         hashed.update(name.encode())
         hashed.update(np.ascontiguousarray(values).tobytes())
     return hashed.hexdigest()[:16]
 
 
-def _test_arrays(opened: Any) -> Iterator[tuple[str, np.ndarray[Any, np.dtype[Any]]]]:
+def _test_arrays(dataset: Dataset) -> Iterator[tuple[str, np.ndarray[Any, np.dtype[Any]]]]:
     """Yield inputs and targets of the test samples, in the order of their names."""
-    whole = opened.to_xarray()
+    whole = dataset.to_xarray()
     names = [n for n in whole if whole[n].attrs.get("role") in ("input", "target")]
     for name in sorted(map(str, names)):
-        yield name, opened.part("test", [name])[:][name]
+        yield name, dataset.part("test", [name])[:][name]
 
 
 def _told(
