@@ -255,7 +255,7 @@ def _judged(
     rule: PromotionRule,
 ) -> dict[str, Any]:
     """Compare two versions, keep the verdict with the challenger, then move the alias."""
-    _require_locked(registry, champion.name, dataset)
+    _require_locked(registry, champion, challenger, dataset)
     verdict = compare(registry, champion, challenger, dataset, rule)
     figures = {f"judged/{key}": str(value) for key, value in verdict.plain().items()}
     registry.set_tags(challenger, {**figures, "judged/against": str(champion.number)})
@@ -304,10 +304,21 @@ def _opened(registry: ModelRegistry, version: ModelVersion) -> PackagedModel:
         return open_package(place)
 
 
-def _require_locked(registry: ModelRegistry, name: str, dataset: Dataset) -> None:
-    """Lock a name to its test samples at first, and later refuse others."""
-    digest = _test_digest(dataset)
+def _require_locked(
+    registry: ModelRegistry, champion: ModelVersion, challenger: ModelVersion, dataset: Dataset
+) -> None:
+    """Lock a name to its test samples at first, and later refuse others.
+
+    The first are not chosen by a challenger of another kind of data than the champion's.
+    """
+    name, digest = champion.name, _test_digest(dataset)
     locked = registry.name_tags(name).get(LOCKED)
+    before, after = (each.tags.get("origin", "generated") for each in (champion, challenger))
+    if not locked and before != after:
+        raise BadInput(
+            f"{name}/{challenger.number} was trained on {after} data and the champion on {before} "
+            "data; choose with `lsm registry promote`"
+        )
     if not locked:
         registry.set_name_tag(name, LOCKED, digest)
     elif locked != digest:

@@ -227,6 +227,20 @@ def test_promoting_a_model_of_other_data_unlocks_the_test_samples(
     assert judge("burgers", dataset, registry.uri)["promoted"]
 
 
+def test_a_challenger_of_other_data_does_not_choose_the_test_samples(
+    registry: ModelRegistry, versions: dict[str, int], dataset: Location
+) -> None:
+    official = registry.find(f"{NAME}/{versions['better']}")
+    registry.set_tags(official, {"origin": "official"})
+    registry.set_name_tag(NAME, LOCKED, "")
+    registry.set_alias(NAME, "challenger", official.number)
+    with pytest.raises(BadInput, match="trained on official data and the champion on generated"):
+        judge("burgers", dataset, registry.uri)
+    assert registry.find(f"{NAME}@champion").number == versions["usual"]
+    registry.set_tags(official, {"origin": "generated"})
+    assert judge("burgers", dataset, registry.uri)["promoted"]
+
+
 def test_judging_needs_two_models(registry: ModelRegistry, dataset: Location) -> None:
     with pytest.raises(BadInput, match="there is no lsm-burgers@challenger to judge"):
         judge("burgers", dataset, registry.uri)
