@@ -29,6 +29,12 @@ class Verbs:
         self.shared.add_argument("--json", action="store_true", help="print a result for programs")
         self.preset = OneSentenceParser(add_help=False)
         self.preset.add_argument("--preset", choices=get_args(PresetName), default="quick")
+        self.official = OneSentenceParser(add_help=False)
+        self.official.add_argument(
+            "--official",
+            action="store_true",
+            help="on the published files instead of generated data; LSM_MIRRORS is asked first",
+        )
         self.top = OneSentenceParser(prog="lsm", description="A workbench for neural PDE solvers.")
         self.verbs = self.top.add_subparsers(dest="verb", required=True, metavar="COMMAND")
 
@@ -98,7 +104,13 @@ def _add_data(verbs: Verbs) -> None:
 
 
 def _add_training(verbs: Verbs) -> None:
-    train = verbs.add("train", commands.train, "Train one model on one benchmark.", verbs.preset)
+    train = verbs.add(
+        "train",
+        commands.train,
+        "Train one model on one benchmark.",
+        verbs.preset,
+        verbs.official,
+    )
     train.add_argument("model", choices=get_args(ModelName))
     train.add_argument("benchmark", choices=get_args(BenchmarkName))
     train.add_argument("--seed", type=_seed, default=0)
@@ -116,7 +128,11 @@ def _add_training(verbs: Verbs) -> None:
     train.add_argument("--selection", choices=("last", "best_validation", "best_test"))
     train.add_argument("--ranks", type=_positive, default=1, help="processes that train together")
     bench = verbs.add(
-        "benchmark", commands.benchmark, "Prepare, train, compare and report.", verbs.preset
+        "benchmark",
+        commands.benchmark,
+        "Prepare, train, compare and report.",
+        verbs.preset,
+        verbs.official,
     )
     bench.add_argument("--benchmarks", nargs="+", choices=[*get_args(BenchmarkName), "all"])
     bench.add_argument("--models", nargs="+", choices=[*get_args(ModelName), "all"])
@@ -126,6 +142,7 @@ def _add_training(verbs: Verbs) -> None:
         commands.study,
         "Run a study; efficiency trains nothing.",
         verbs.preset,
+        verbs.official,
     )
     study.add_argument("name", choices=("efficiency", "stability", *get_args(StudyName)))
     study.add_argument("--seeds", nargs="+", type=_seed, help="0; for stability 0 1 2 3 4")

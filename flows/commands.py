@@ -117,6 +117,7 @@ def train(options: argparse.Namespace) -> None:
             source=options.source,
             training=_changes(options),
             frozen=options.freeze,
+            official=options.official,
         )
     _show_results(results, options.json)
 
@@ -124,8 +125,9 @@ def train(options: argparse.Namespace) -> None:
 def _train_as_rank(options: argparse.Namespace) -> None:
     """Train as one of the processes that torchrun started, without a Prefect server."""
     from flows.progress import current_progress, shown_progress
-    from flows.steps.cells import chosen_cell, workplace
+    from flows.steps.cells import chosen_cell, on_official_data, plans_of, workplace
     from flows.steps.datasets import location_of
+    from flows.steps.official import converted_plan
     from flows.steps.training import train
 
     settings = current_settings()
@@ -138,6 +140,11 @@ def _train_as_rank(options: argparse.Namespace) -> None:
         training=_changes(options),
         frozen=options.freeze or (),
     )
+    if options.official:
+        plans = {
+            plan: converted_plan(plan, settings.root, settings.mirrors) for plan in plans_of(cell)
+        }
+        cell = on_official_data(cell, plans)
     dataset = location_of(cell.data, settings.root).url
     threads = max(1, settings.n_workers // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
     place = workplace(settings, dataset, suite="train", n_threads=threads)
@@ -163,6 +170,7 @@ def benchmark(options: argparse.Namespace) -> None:
     from flows.progress import shown_progress
     from flows.services import prefect_api
     from flows.steps.isolation import prepare_isolation
+    from flows.steps.stored_results import suite_name
 
     settings = current_settings()
     prepare_isolation()
@@ -170,12 +178,13 @@ def benchmark(options: argparse.Namespace) -> None:
         from flows.lsm import lsm
 
         benchmarks, models = _chosen(options.benchmarks), _chosen(options.models)
-        outcome = lsm(options.preset, benchmarks, models, options.seeds)
+        outcome = lsm(options.preset, benchmarks, models, options.seeds, options.official)
     if options.json:
         print(json.dumps(outcome))
         return
     _show_results(outcome["results"], as_json=False)
-    _show_where(settings, outcome["report"], f"benchmark-{options.preset}")
+    suite = suite_name("benchmark", options.preset, options.official)
+    _show_where(settings, outcome["report"], suite)
 
 
 def report(options: argparse.Namespace) -> None:
@@ -214,6 +223,7 @@ def study(options: argparse.Namespace) -> None:
     from flows.progress import shown_progress
     from flows.services import prefect_api
     from flows.steps.isolation import prepare_isolation
+    from flows.steps.stored_results import suite_name
 
     prepare_isolation()
     with prefect_api(current_settings()), shown_progress():
@@ -221,7 +231,13 @@ def study(options: argparse.Namespace) -> None:
         from lsm_core.reporting.study import study_table
 
         if options.name == "stability":
-            results = stability(options.preset, options.seeds, options.benchmarks, options.models)
+            results = stability(
+                options.preset,
+                options.seeds,
+                options.benchmarks,
+                options.models,
+                options.official,
+            )
         else:
             results = study(
                 options.name,
@@ -230,6 +246,7 @@ def study(options: argparse.Namespace) -> None:
                 options.models,
                 options.rows,
                 options.benchmarks,
+                options.official,
             )
     if options.json:
         print(json.dumps(results))
@@ -237,13 +254,17 @@ def study(options: argparse.Namespace) -> None:
     print(study_table(results))
     settings = current_settings()
     page = settings.root / "reports" / f"benchmark-{options.preset}" / "index.html"
-    _show_where(settings, str(page), f"{options.name}-{options.preset}")
+    suite = suite_name(options.name, options.preset, options.official)
+    _show_where(settings, str(page), suite)
 
 
 def _efficiency(options: argparse.Namespace) -> None:
+    from flows.errors import BadInput
     from flows.progress import shown_progress
     from flows.services import prefect_api
 
+    if options.official:
+        raise BadInput("the study efficiency needs no data; leave out --official")
     with prefect_api(current_settings()), shown_progress():
         from flows.studies import efficiency
         from lsm_core.reporting.efficiency import efficiency_table

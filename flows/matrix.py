@@ -127,15 +127,22 @@ def _prepared(
 ) -> tuple[dict[str, str], dict[str, Exception]]:
     """Return where the data of cells lies, and why some of it could not be made, by recipe.
 
-    A problem that the solver fails on is no reason not to train on the others.
+    A problem that the solver fails on is no reason not to train on the others. Official data was
+    fetched before, since a cell is named by it.
     """
+    from flows.steps.datasets import find
+    from lsm_core.experiments.official_plan import OfficialPlan
+
     places: dict[str, str] = {}
     broken: dict[str, Exception] = {}
     for cell in cells:
         if cell.dataset in places or cell.dataset in broken:
             continue
         try:
-            places[cell.dataset] = generate_dataset(cell.data, settings)
+            if isinstance(cell.data, OfficialPlan):
+                places[cell.dataset] = find(cell.data, settings.root).location.url
+            else:
+                places[cell.dataset] = generate_dataset(cell.data, settings)
         except (StoreUnavailable, BadInput):
             raise  # as with every other dataset
         except Exception as error:

@@ -32,7 +32,10 @@ def prepare(
     names = benchmarks or list(get_args(BenchmarkName))
     places: dict[str, str]
     if official:
-        places = {name: convert_official(name, settings, mirrors or [], stride) for name in names}
+        places = {
+            name: convert_official(name, settings, mirrors or [], stride, announce=True)
+            for name in names
+        }
     else:
         plans = variants(preset, names, resolutions or ())
         places = {

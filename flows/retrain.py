@@ -37,9 +37,9 @@ def retrain(
     training samples that were not used before. Better is a mean error on the locked test samples
     that is lower by `least_gain`, as a part of the champion's, with a paired test at `level`.
     Whatever fails leaves the champion in place; without a champion or without new samples nothing
-    is done.
+    is done, nor on seeds if the champion was trained on official files, which no seeds continue.
     """
-    from flows.steps.retraining import NoChampion
+    from flows.steps.retraining import NoChampion, NoMoreSeeds
     from lsm_core.evaluation.promotion import PromotionRule
 
     settings = Settings.from_environment()
@@ -50,7 +50,7 @@ def retrain(
         earlier = _verdict_on_the_last(benchmark, settings, rule)
         try:
             experiment, notes = _challenger(benchmark, n_new, watched, dataset, settings)
-        except NoChampion as error:
+        except (NoChampion, NoMoreSeeds) as error:
             experiment, notes = None, [str(error)]
         if experiment is None:
             verdict = _nothing_new(benchmark)

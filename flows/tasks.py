@@ -121,18 +121,29 @@ def _announce(benchmark: str, url: str) -> None:
     cache_policy=NO_CACHE,
 )
 def convert_official(
-    name: BenchmarkName, settings: Settings, mirrors: list[str], stride: int | None
+    name: BenchmarkName,
+    settings: Settings,
+    mirrors: list[str],
+    stride: int | None,
+    announce: bool = False,
 ) -> str:
-    """Download the official files of a benchmark, convert them, and return the dataset's place."""
+    """Download the official files of a benchmark, convert them, and return the dataset's place.
+
+    With `announce`, data that was not there before is told to whoever waits for an event.
+    """
     from flows.steps.official import fetch_and_convert
 
     report = current_progress().update
     every = [*mirrors, *settings.mirrors]
-    before = _complete_datasets(settings.root / "datasets" / name)
-    place = fetch_and_convert(
-        name, settings.root, every, stride, report, settings.n_workers, settings.dask_address
-    )
-    if place.name not in before:
+    before = _complete_datasets(settings.root / "datasets" / name) if announce else set()
+    # Two at once would remove the scratch files of each other.
+    with Claims(settings.root / "claims").held(
+        f"official-{name}", lambda: report(f"prepare {name}", 0, 1, "another makes it")
+    ):
+        place = fetch_and_convert(
+            name, settings.root, every, stride, report, settings.n_workers, settings.dask_address
+        )
+    if announce and place.name not in before:
         _announce(name, place.url)
     return place.url
 

@@ -8,6 +8,7 @@ from prefect.artifacts import create_markdown_artifact
 
 from flows.errors import CellsFailed
 from flows.matrix import run_cells
+from flows.official_data import on_official_data
 from flows.settings import Settings
 from flows.tasks import at_most
 from lsm_core.names import BenchmarkName, ModelName, PresetName
@@ -30,13 +31,16 @@ def train(
     source: str | None = None,
     training: dict[str, Any] | None = None,
     frozen: list[str] | None = None,
+    official: bool = False,
 ) -> list[dict[str, Any]]:
     """Train models on benchmarks, each on `threads` threads and `ranks` processes.
 
     With a `source`, the name of a benchmark or the identity of a finished run, training starts
     from the weights of the same model there, except that `frozen` parts stay fixed. `training`
-    changes settings of the preset by name. Finished runs are not repeated; a run that was cut off
-    continues from its last checkpoint; one that fails does not stop the others.
+    changes settings of the preset by name. If `official`, the samples are those of the published
+    files, also for a source that is a benchmark; they are fetched and converted first, and
+    LSM_MIRRORS is asked before their addresses. Finished runs are not repeated; a run that was cut
+    off continues from its last checkpoint; one that fails does not stop the others.
     """
     from flows.steps.cells import chosen_cell
     from lsm_core.reporting.comparison import compare, markdown_table
@@ -47,9 +51,11 @@ def train(
         chosen_cell(preset, *names, source=source, training=training, frozen=frozen or [])
         for names in product(benchmarks, models, seeds or [0])
     ]
+    cells, lost = on_official_data(cells, settings) if official else (cells, [])
     results = run_cells(
         cells, settings, suite, threads or settings.n_workers, ranks=ranks, register=True
     )
+    results += lost
     page = markdown_table(compare(results))
     create_markdown_artifact(page, key="trained", description="Trained models")
     failures = [result for result in results if "error" in result]

@@ -148,7 +148,7 @@ class Conversion:
         return VariableSchema(
             name=variable.name,
             dims=variable.dims,
-            shape=tuple(self.benchmark.size(variable, dim, self.stride) for dim in variable.dims),
+            shape=self.benchmark.variable_shape(variable, self.stride),
             role=variable.role,
             unit=variable.unit,
             description=variable.description,

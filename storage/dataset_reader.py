@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,6 +23,8 @@ class Dataset:
 
     location: Location
     attributes: Mapping[str, Any]
+    limits: Mapping[str, int] = field(default_factory=dict)
+    """How many samples of a split are in use, where it is not all of them."""
 
     @property
     def digest(self) -> str:
@@ -38,7 +40,12 @@ class Dataset:
         """Return the samples of one split, restricted to some variables."""
         sizes = self.attributes["split_sizes"]
         before = sum(sizes[name] for name in SPLITS[: SPLITS.index(split)])
-        return Part(self, tuple(names), before, sizes[split])
+        size = min(sizes[split], self.limits.get(split, sizes[split]))
+        return Part(self, tuple(names), before, size)
+
+    def first(self, sizes: Mapping[str, int]) -> "Dataset":
+        """Return the dataset with at most that many samples of each split, its first ones."""
+        return replace(self, limits=sizes)
 
     def statistics(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and standard deviation of a variable at every point, over training."""

@@ -189,7 +189,8 @@ class _Courier:
                     reasons.append(f"{url}: {error}")
         raise DownloadFailed(
             f"{self.benchmark.folder}/{file.path} could not be had. {'; '.join(reasons)}. "
-            "If you have the file, name its folder or another address with --from or LSM_MIRRORS"
+            "If you have the file, name its folder or another address in LSM_MIRRORS, or with "
+            "`lsm prepare --from`"
         )
 
     def clear(self) -> None:

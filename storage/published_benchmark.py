@@ -118,6 +118,10 @@ class PublishedBenchmark:
         n_samples = self.n_samples[array.files.index(file)]
         return tuple(n_samples if axis == "sample" else self.axes[axis] for axis in array.axes)
 
+    def variable_shape(self, variable: PublishedVariable, stride: int) -> tuple[int, ...]:
+        """Return the shape of a sample of a variable, after the stride."""
+        return tuple(self.size(variable, dim, stride) for dim in variable.dims)
+
     def size(self, variable: PublishedVariable, dim: str, stride: int) -> int:
         """Return the length of an axis of a variable, after the stride."""
         return len(range(self._whole_size(variable, dim))[:: self.step(dim, stride)])
@@ -125,6 +129,23 @@ class PublishedBenchmark:
     def step(self, dim: str, stride: int) -> int:
         """Return the step along an axis: the stride on the axes that have one."""
         return stride if dim in self.strided else 1
+
+    def stride_to(self, shapes: Mapping[str, tuple[int, ...]]) -> int | None:
+        """Return the stride that gives variables these shapes, or None if there is none.
+
+        A stride along a periodic axis has to divide it.
+        """
+        known = {variable.name: variable for variable in self.variables}
+        if not shapes.keys() <= known.keys():
+            return None
+        sizes = [self.axes[axis] for axis in self.strided]
+        for stride in range(1, min(sizes, default=2)):
+            if self.positions == "periodic nodes" and any(size % stride for size in sizes):
+                continue
+            found = {name: self.variable_shape(known[name], stride) for name in shapes}
+            if found == dict(shapes):
+                return stride
+        return None
 
     def coordinates_of(self, dim: str, stride: int) -> Coordinates | None:
         """Return the values along an axis of a variable, or None if there are none."""

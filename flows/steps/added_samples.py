@@ -92,7 +92,7 @@ def added_arrays(plan: DataPlan, root: Location, block: range) -> dict[int, Arra
     for sample, digest, index in plan.added_among(block):
         if digest not in files:
             files[digest] = _read(_place(root, plan.benchmark, digest))
-        samples[sample] = _completed(files[digest], index, plan.benchmark)
+        samples[sample] = completed(files[digest], index, plan.benchmark)
     return samples
 
 
@@ -139,8 +139,11 @@ def _checked(arrays: Arrays, benchmark: Benchmark) -> Arrays:
     return {name: values.astype(np.float32) for name, values in arrays.items()}
 
 
-def _completed(arrays: Arrays, index: int, benchmark: Benchmark) -> Arrays:
-    """Return one sample with all variables of the problem."""
+def completed(arrays: Arrays, index: int, benchmark: Benchmark) -> Arrays:
+    """Return one sample with all variables of the problem.
+
+    What was not known of it is NaN, and its seed -1.
+    """
     sample: Arrays = {"seed": np.asarray(-1, dtype=np.int64)}
     for variable in benchmark.variables:
         known = arrays.get(variable.name)

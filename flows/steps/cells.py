@@ -5,12 +5,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, get_args
 
 from flows.errors import BadInput
-from flows.steps.datasets import schema_of
+from flows.steps.datasets import recipe_of
 from flows.steps.run_record import result_head
 from flows.steps.sources import source_digest
 from flows.steps.training import Workplace
 from lsm_core.experiments.applicability import applies, check_applies
+from lsm_core.experiments.data_plan import DataPlan
 from lsm_core.experiments.experiment import Experiment, Start
+from lsm_core.experiments.official_plan import OfficialPlan
 from lsm_core.experiments.presets import experiment
 from lsm_core.models.catalogue import ModelConfig
 from lsm_core.names import BenchmarkName, ModelName, PresetName
@@ -87,13 +89,35 @@ def bound(unbound: Experiment) -> Experiment:
     return replace(
         unbound,
         start=start,
-        dataset=schema_of(unbound.data).recipe,
+        dataset=recipe_of(unbound.data),
         code=source_digest(
             *_model_modules(unbound.model),
             "flows.steps.training",
             leaving_out=("lsm_core.models.catalogue", "lsm_core.benchmarks.catalogue"),
         ),
     )
+
+
+def plans_of(experiment: Experiment) -> list[DataPlan]:
+    """Return the data of an experiment and of those that it starts from."""
+    source = experiment.start.source if experiment.start else None
+    return [experiment.data, *(plans_of(source) if isinstance(source, Experiment) else ())]
+
+
+def on_official_data(experiment: Experiment, plans: Mapping[DataPlan, OfficialPlan]) -> Experiment:
+    """Return an experiment bound to official data in place of its own, and so its source.
+
+    BadInput if it chooses an epoch by validation samples and there are none.
+    """
+    start, data = experiment.start, plans[experiment.data]
+    if start is not None and isinstance(start.source, Experiment):
+        start = replace(start, source=on_official_data(start.source, plans))
+    if experiment.training.selection == "best_validation" and not data.n_validation:
+        raise BadInput(
+            f"the official files of {data.benchmark.name} leave no samples to validate on; take "
+            "the last epoch (--selection last)"
+        )
+    return bound(replace(experiment, data=data, start=start))
 
 
 def _model_modules(config: ModelConfig) -> tuple[str, ...]:

@@ -7,9 +7,11 @@ import numpy as np
 from flows.errors import GenerationFailed
 from flows.steps.added_samples import added_arrays
 from flows.steps.known_samples import known_samples
+from flows.steps.official_samples import official_arrays
 from flows.steps.sources import source_digest
 from lsm_core.benchmarks.benchmark import Benchmark
 from lsm_core.experiments.data_plan import DataPlan
+from lsm_core.experiments.official_plan import OfficialPlan
 from lsm_core.problems.variable import Variable
 from lsm_core.solvers.convergence import SolveFailed
 from storage import dataset_writer
@@ -48,7 +50,7 @@ def schema_of(plan: DataPlan) -> DatasetSchema:
             "positions": benchmark.positions,
         },
         provenance={
-            "kind": "generated",
+            "kind": plan.origin,
             "generator": type(benchmark).__module__,
             "sources": source_digest(type(benchmark).__module__),
             **plan.describe(),
@@ -57,8 +59,15 @@ def schema_of(plan: DataPlan) -> DatasetSchema:
     )
 
 
+def recipe_of(plan: DataPlan) -> str:
+    """Return the hash of everything that decides the samples of a plan."""
+    return plan.recipe if isinstance(plan, OfficialPlan) else schema_of(plan).recipe
+
+
 def location_of(plan: DataPlan, root: Location) -> Location:
     """Return where the dataset of a plan lies; another recipe lies elsewhere."""
+    if isinstance(plan, OfficialPlan):
+        return root / "datasets" / plan.benchmark.name / plan.dataset
     schema = schema_of(plan)
     space = "x".join(str(size) for size in plan.benchmark.shape.space)
     name = f"{space}-n{schema.n_samples}-{schema.recipe[:12]}.zarr"
@@ -77,7 +86,7 @@ def generate_block(plan: DataPlan, root: Location, index: int) -> int:
     schema, location = schema_of(plan), location_of(plan, root)
     block = schema.block(index)
     spool = SampleSpool.beside(location)
-    samples = added_arrays(plan, root, block)
+    samples = added_arrays(plan, root, block) | official_arrays(plan, root, block)
     planned = {sample: plan.seed_of(sample) for sample in block if sample not in samples}
     samples |= known_samples(schema, location, planned, REPLACEMENT_STEP)
     unknown = [sample for sample in block if sample not in samples]

@@ -1,9 +1,22 @@
-"""The official files of a benchmark: downloaded, converted, and written from our own data."""
+"""The official files of a benchmark: planned, downloaded, converted, written from our own data.
+
+    plan = official_plan(plan, mirrors)                 what to take of them; nothing is fetched
+    place = fetch_and_convert(name, root, mirrors, plan.stride, report, n_workers)
+    plan = with_dataset(plan, place)                    names the files by their hash
+
+`export` writes a dataset as the official files are.
+"""
 
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
+from flows.errors import BadInput
 from flows.steps.compute import map_unordered, run_on_every_worker
+from lsm_core.experiments.data_plan import DataPlan
+from lsm_core.experiments.official_plan import OfficialPlan
 from lsm_core.names import BenchmarkName
 from storage.conversion import (
     Conversion,
@@ -15,8 +28,9 @@ from storage.conversion import (
     remove_scratch,
     require_converted,
 )
-from storage.dataset_reader import Dataset
+from storage.dataset_reader import Dataset, open_dataset
 from storage.download import Report, download_published
+from storage.errors import DatasetIncomplete, NotADataset, PublishedFileInvalid
 from storage.export import export_dataset, exported_benchmark
 from storage.location import Location
 from storage.published_benchmark import PublishedBenchmark
@@ -47,6 +61,46 @@ def fetch_and_convert(
     return conversion.location
 
 
+def official_plan(plan: DataPlan, mirrors: Sequence[str]) -> OfficialPlan:
+    """Return what a plan takes of the official files in place of its seeds.
+
+    The files are looked up, not fetched. They must have the plan's grid at some stride, and as many
+    samples to train and to test on; BadInput otherwise. Of validation samples, which the official
+    protocol does not have, those are taken that the files leave unused.
+    """
+    name = cast(BenchmarkName, plan.benchmark.name)
+    offered = _offered(name, mirrors)
+    there = {part: len(samples) for part, samples in offered.splits["release"].items()}
+    if there["train"] < plan.n_train or there["test"] < plan.n_test:
+        raise BadInput(
+            f"{_told(offered)} have {there['train']} samples to train and {there['test']} to test "
+            f"on, but {plan.n_train} and {plan.n_test} are asked for; choose a smaller preset"
+        )
+    return OfficialPlan(
+        **{**vars(plan), "n_validation": min(plan.n_validation, there["validation"])},
+        stride=_stride(offered, plan),
+        is_exported=offered.kind == "exported",
+    )
+
+
+def with_dataset(plan: OfficialPlan, place: Location) -> OfficialPlan:
+    """Return a plan that names the dataset into which its files were converted."""
+    recipe = str(open_dataset(place).attributes["recipe"])
+    return replace(plan, recipe=recipe, dataset=place.name)
+
+
+def converted_plan(plan: DataPlan, root: Location, mirrors: Sequence[str]) -> OfficialPlan:
+    """Return a plan on official files that were converted before; BadInput if they were not."""
+    official, name = official_plan(plan, mirrors), cast(BenchmarkName, plan.benchmark.name)
+    with suppress(PublishedFileInvalid, NotADataset, DatasetIncomplete):
+        conversion = plan_conversion(_offered(name, mirrors), root, stride=official.stride)
+        return with_dataset(official, conversion.location)
+    raise BadInput(
+        f"the official files of {name} are not in {root} with stride {official.stride}; `lsm "
+        f"prepare {name} --official --stride {official.stride}` brings them there"
+    )
+
+
 def export(dataset: Dataset, folder: Path) -> list[Path]:
     """Write a dataset as the official files of its benchmark."""
     return export_dataset(dataset, folder)
@@ -73,6 +127,25 @@ def _convert_on_cluster(
     finish_conversion(conversion)
     if missing and conversion.root.local_path is None:
         run_on_every_worker(remove_scratch, conversion, dask_address=dask_address)
+
+
+def _stride(offered: PublishedBenchmark, plan: DataPlan) -> int:
+    """Return the stride at which official files have the grid of a plan."""
+    problem = plan.benchmark
+    variables = (*problem.with_role("input"), *problem.with_role("target"))
+    stride = offered.stride_to({variable.name: variable.shape for variable in variables})
+    if stride is None:
+        points = "x".join(str(offered.axes[axis]) for axis in problem.space)
+        wanted = "x".join(str(size) for size in problem.shape.space)
+        raise BadInput(
+            f"{_told(offered)} have {points} points, of which no stride leaves {wanted}; "
+            "choose a preset with another grid, or leave out --official"
+        )
+    return stride
+
+
+def _told(offered: PublishedBenchmark) -> str:
+    return f"the {'exported' if offered.kind == 'exported' else 'official'} files of {offered.name}"
 
 
 def _offered(name: BenchmarkName, mirrors: Sequence[str]) -> PublishedBenchmark:

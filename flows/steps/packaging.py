@@ -26,6 +26,7 @@ from flows.steps.sources import module_path, reachable
 from flows.steps.surrogates import TrainedRun, benchmark_of
 from lsm_core.benchmarks.benchmark import Benchmark
 from lsm_core.problems.variable import Variable
+from lsm_core.reporting.origin import origin_of
 from lsm_core.training.predictor import Predictor, TrainedModel
 
 if TYPE_CHECKING:
@@ -114,6 +115,7 @@ def facts(run: TrainedRun) -> dict[str, Any]:
         "n_train": result["settings"]["data"]["split_sizes"]["train"],
         "added": result["settings"]["data"].get("added", []),
         "dataset": result["dataset"]["digest"],
+        "origin": origin_of(result),
         "code": result["code"],
         "test": result["test"],
     }

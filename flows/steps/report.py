@@ -7,7 +7,14 @@ from typing import Any, get_args
 
 from flows.errors import BadInput
 from flows.steps.report_pictures import benchmark_blocks, solving_blocks
-from flows.steps.stored_results import benchmark_results, presets_of, stored_costs, study_results
+from flows.steps.stored_results import (
+    Comparison,
+    benchmark_results,
+    comparison_of,
+    comparisons_of,
+    stored_costs,
+    study_results,
+)
 from lsm_core.benchmarks.catalogue import BENCHMARKS
 from lsm_core.experiments.study import STUDIES, study_cells
 from lsm_core.names import PresetName
@@ -22,6 +29,7 @@ from lsm_core.reporting.document import (
 )
 from lsm_core.reporting.efficiency import efficiency_blocks
 from lsm_core.reporting.main_results import main_blocks, scatter_pictures
+from lsm_core.reporting.origin import origin_of
 from lsm_core.reporting.study_sections import study_blocks
 from storage.location import Location
 
@@ -42,6 +50,9 @@ TITLES = {
 """The paper's studies in the order of the page; others follow under their own names."""
 
 Results = Sequence[dict[str, Any]]
+Main = dict[Comparison, list[dict[str, Any]]]
+"""Results of benchmarks, apart where they do not compare."""
+Studies = dict[Comparison, dict[str, list[dict[str, Any]]]]
 
 
 @dataclass(frozen=True)
@@ -62,42 +73,52 @@ def write_report(results: Results, root: Location) -> Report:
     """Write the report of a benchmark of one preset, with all that the store has of that preset.
 
     These results come first; cells of the same benchmark that were not asked for this time follow.
+    Results on other kinds of data have tables of their own.
     """
     if not results:
         raise BadInput("there are no results to report; run `lsm benchmark` first")
-    preset = results[0]["preset"]
-    suite, asked = f"benchmark-{preset}", {_cell(result) for result in results}
-    others = [
-        result
-        for result in benchmark_results(root, preset)
-        if result.get("suite") == suite and _cell(result) not in asked
-    ]
-    return _written(root, suite, {preset: [*results, *others]})
+    suite = f"benchmark{comparison_of(results[0]).suffix}"
+    main: Main = {}
+    for kind in dict.fromkeys(map(comparison_of, results)):
+        own = [result for result in results if comparison_of(result) == kind]
+        asked = {_cell(result) for result in own}
+        others = [
+            result
+            for result in benchmark_results(root, *kind)
+            if result.get("suite") == suite and _cell(result) not in asked
+        ]
+        main[kind] = [*own, *others]
+    return _written(root, suite, main)
 
 
 def write_full_report(root: Location, preset: str | None = None) -> Report:
     """Write the report of all that a store holds, or of one preset; BadInput if it has nothing."""
-    found = presets_of(root)
-    presets = [name for name in get_args(PresetName) if name in found and preset in (None, name)]
-    if not presets and not stored_costs(root):
-        there = f"; there are some of preset {', '.join(found)}" if found else ""
+    found = comparisons_of(root)
+    names = [name for name in get_args(PresetName) if preset in (None, name)]
+    kinds = [kind for name in names for kind in found if kind.preset == name]
+    if not kinds and not stored_costs(root):
+        there = f"; there are some of preset {', '.join(map(str, found))}" if found else ""
         raise BadInput(f"there are no results to report{there}; run `lsm benchmark` first")
-    main = {name: benchmark_results(root, name) for name in presets}
+    main = {kind: benchmark_results(root, *kind) for kind in sorted(kinds, key=_generated_first)}
     return _written(root, f"benchmark-{preset}" if preset else "all", main)
 
 
-def _written(root: Location, name: str, main: dict[str, list[dict[str, Any]]]) -> Report:
+def _generated_first(kind: Comparison) -> bool:
+    return kind.origin != "generated"
+
+
+def _written(root: Location, name: str, main: Main) -> Report:
     """Write page, Markdown, pictures and data, and return where."""
     folder = root / "reports" / name
-    title = "Report of all runs" if name == "all" else f"Report, preset {', '.join(main)}"
-    rows_of = {preset: compare(results) for preset, results in main.items()}
+    title = "Report of all runs" if name == "all" else f"Report, preset {'; '.join(map(str, main))}"
+    rows_of = {str(kind): compare(results) for kind, results in main.items()}
     rows = [row for some in rows_of.values() for row in some]
-    studies = {preset: study_results(root, preset) for preset in main}
+    studies = {kind: study_results(root, *kind) for kind in main}
     sections: list[Section] = []
-    for preset, results in main.items():
-        of_preset = f", preset {preset}" if len(main) > 1 else ""
+    for kind, results in main.items():
+        of_preset = f", preset {kind}" if len(main) > 1 else ""
         sections += _main_sections(results, root, of_preset)
-        sections += _study_sections(studies[preset], preset, of_preset)
+        sections += _study_sections(studies[kind], kind.preset, of_preset)
     sections += _efficiency_section(rows_of, root)
     sections += _missing(main, studies, root)
     sections.append(_provenance(main, studies))
@@ -159,13 +180,9 @@ def _efficiency_section(rows_of: Mapping[str, Sequence[Row]], root: Location) ->
     return [Section("Efficiency", tuple(blocks))] if blocks else []
 
 
-def _missing(
-    main: dict[str, list[dict[str, Any]]],
-    studies: dict[str, dict[str, list[dict[str, Any]]]],
-    root: Location,
-) -> list[Section]:
+def _missing(main: Main, studies: Studies, root: Location) -> list[Section]:
     """Return what the paper has and the store has not, with the commands that would fill it."""
-    preset = next(iter(main), "quick")
+    preset = next(iter(main), Comparison("quick")).preset
     lines: list[Block] = []
     if not any(main.values()):
         lines.append(f"Main results: `lsm benchmark --preset {preset}`")
@@ -180,16 +197,14 @@ def _missing(
     return [Section("Not in this store", tuple(lines))] if lines else []
 
 
-def _provenance(
-    main: dict[str, list[dict[str, Any]]], studies: dict[str, dict[str, list[dict[str, Any]]]]
-) -> Section:
+def _provenance(main: Main, studies: Studies) -> Section:
     blocks: list[Block] = []
-    for preset, results in main.items():
+    for kind, results in main.items():
         if results:
-            summary = f"Runs of the main results, preset {preset} ({len(results)})"
+            summary = f"Runs of the main results, preset {kind} ({len(results)})"
             blocks.append(Facts(summary, tuple(_fact(result) for result in results)))
-        for name, some in studies[preset].items():
-            summary = f"Runs of {name}, preset {preset} ({len(some)})"
+        for name, some in studies[kind].items():
+            summary = f"Runs of {name}, preset {kind} ({len(some)})"
             blocks.append(Facts(summary, tuple(_fact(result) for result in some)))
     return Section("How these numbers came to be", tuple(blocks))
 
@@ -212,7 +227,7 @@ def _fact(result: dict[str, Any]) -> tuple[str, str]:
         f"({environment['machine']}, torch {environment['torch']}); "
         f"predicting the mean gives {result['mean_prediction']:.4f}; "
         f"run {result['identity']}, protocol {result['protocol']}, "
-        f"data {result['dataset']['digest'][:16]}, code {result['code']}",
+        f"{origin_of(result)} data {result['dataset']['digest'][:16]}, code {result['code']}",
     )
 
 

@@ -12,7 +12,9 @@ from flows.steps.stored_results import newest_results, stored_costs
 from lsm_core.reporting.comparison import row_name
 from lsm_core.reporting.efficiency import efficiency_blocks
 from lsm_core.reporting.figures import training_curves
+from lsm_core.reporting.origin import marked, origin_of
 from lsm_core.reporting.results_page import Section, results_page
+from lsm_core.reporting.seeds import Result, grouped
 from lsm_core.reporting.study_sections import MOST_CURVES
 from lsm_core.reporting.table import Table
 from storage.location import Location
@@ -78,27 +80,32 @@ def write_results_page(root: Location, page: Path, note: str = "") -> list[Path]
     return [page, data, *written]
 
 
-def _sections(results: list[dict[str, Any]]) -> list[tuple[str, str, str, list[dict[str, Any]]]]:
+def _sections(results: list[dict[str, Any]]) -> list[tuple[str, str, str, list[Result]]]:
     """Return name, title, text and results of every section."""
-    made = []
+    made: list[tuple[str, str, str, list[Result]]] = []
     found = sorted({str(result["suite"]) for result in results if result.get("suite")})
     for suite in (*SUITES, *(suite for suite in found if suite not in (*SUITES, *NOT_SUITES))):
         title, text = SUITES.get(suite) or (_title(suite), OTHER_SUITES)
-        some = [result for result in results if result.get("suite") == suite]
-        if some:
-            made.append((suite, title, text, some))
+        own = [result for result in results if result.get("suite") == suite]
+        for origin, some in grouped(own, origin_of).items():
+            name = suite if origin in ("generated", "official") else f"{suite}-{origin}"
+            made.append((name, marked(title, origin), text, some))
     single = [result for result in results if result.get("suite", "train") == "train"]
-    for benchmark in dict.fromkeys(result["benchmark"] for result in single):
-        some = [result for result in single if result["benchmark"] == benchmark]
+    for (benchmark, origin), some in grouped(single, _problem).items():
         epochs = max(result["epochs"] for result in some)
         text = f"Single runs of up to {epochs} epochs; the presets are in the data beside the page."
-        made.append((f"single-{benchmark}", f"Long runs on {benchmark}", text, some))
+        name = f"single-{benchmark}{'' if origin == 'generated' else f'-{origin}'}"
+        made.append((name, marked(f"Long runs on {benchmark}", origin), text, some))
     return made
+
+
+def _problem(result: Result) -> tuple[str, str]:
+    return str(result["benchmark"]), origin_of(result)
 
 
 def _title(suite: str) -> str:
     """Return the title of a suite that has none of its own, from its name and preset."""
-    name, _, preset = suite.rpartition("-")
+    name, _, preset = suite.removesuffix("-official").rpartition("-")
     known = {"benchmark": "Every model on every benchmark", **TITLES}
     return f"{known.get(name, f'Study {name}')}, preset {preset}" if name else suite
 

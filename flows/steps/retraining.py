@@ -33,6 +33,7 @@ from lsm_core.evaluation.promotion import PromotionRule, Verdict, decide
 from lsm_core.experiments.data_plans import data_plan
 from lsm_core.experiments.experiment import Experiment, Start
 from lsm_core.experiments.extended_plan import AddedSamples, ExtendedPlan, extended
+from lsm_core.experiments.official_plan import OfficialPlan
 from lsm_core.names import BenchmarkName
 from lsm_core.training.config import TrainingConfig
 from lsm_core.training.predictor import model_from_plain
@@ -52,11 +53,15 @@ class NoChampion(BadInput):
     """A benchmark has no model yet that could be trained further."""
 
 
+class NoMoreSeeds(BadInput):
+    """The samples of a champion come from files, which no seed continues."""
+
+
 def champion_experiment(benchmark: BenchmarkName, root: Location, tracking_uri: str) -> Experiment:
     """Return the champion's experiment, started from its weights, on all data used so far.
 
-    Used are the samples that any model of the champion's preset was trained on; validation and
-    test samples stay the same. The result is not yet bound to data and code.
+    Used are the samples that any model of the champion's preset and kind of data was trained on;
+    validation and test samples stay the same. The result is not yet bound to data and code.
     """
     registry, name = ModelRegistry(tracking_uri), registered_name(benchmark)
     champion = registry.with_alias(name, "champion")
@@ -72,12 +77,14 @@ def champion_experiment(benchmark: BenchmarkName, root: Location, tracking_uri: 
     experiment = experiment_of(result)
     n_train, added = experiment.data.n_train, dict[str, AddedSamples]()
     for version in reversed(registry.versions(name)):
-        if version.tags.get("preset") != experiment.preset:
+        of = version.tags.get("preset"), version.tags.get("origin", "generated")
+        if of != (experiment.preset, experiment.data.origin):
             continue
         own = _added(json.loads(version.tags.get("added", "[]")))
         added |= {each.digest: each for each in own}
         n_own = int(version.tags.get("n_train", 0)) - sum(each.n_samples for each in own)
-        n_train = max(n_train, n_own)
+        if experiment.data.origin == "generated":
+            n_train = max(n_train, n_own)
     data = extended(replace(experiment.data, n_train=n_train), tuple(added.values()))
     return replace(experiment, data=data, start=Start(source=identity))
 
@@ -86,6 +93,12 @@ def with_more_seeds(experiment: Experiment, n_new: int) -> Experiment:
     """Return an experiment on `n_new` more samples, of the seeds after those it has."""
     if n_new < 1:
         raise BadInput(f"retraining needs new samples, at least 1, got {n_new}")
+    if experiment.data.origin != "generated":
+        name = experiment.data.benchmark.name
+        raise NoMoreSeeds(
+            f"the champion of {name} was trained on {experiment.data.origin} files, which no seeds "
+            "continue; name a folder with new files (watched), or promote a model of generated data"
+        )
     return replace(
         experiment, data=replace(experiment.data, n_train=experiment.data.n_train + n_new)
     )
@@ -109,21 +122,31 @@ def with_dataset(
     Of a generated dataset of the same problem the seeds count that were not used before; of any
     other one all samples do, which are kept beside those of files.
     """
-    provenance, data = dataset.provenance, experiment.data
-    if provenance.get("kind") == "generated":
-        if digest_of(provenance.get("parameters")) != digest_of(data.benchmark.parameters()):
-            return None, f"{dataset.location} is of a problem with other parameters"
-        added = sum(each["n_samples"] for each in provenance.get("added", []))
-        n_train = dataset.attributes["split_sizes"]["train"] - added
-        if n_train <= data.n_train:
-            return None, f"{dataset.location} has no seed that was not used before"
-        return replace(experiment, data=replace(data, n_train=n_train)), ""
+    if dataset.provenance.get("kind") == "generated":
+        return _with_seeds_of(experiment, dataset)
+    data = experiment.data
+    own = data.official if isinstance(data, ExtendedPlan) else data
+    if isinstance(own, OfficialPlan) and own.recipe == dataset.attributes.get("recipe"):
+        return None, f"the champion was trained on {dataset.location}"
     try:
         taken = take_dataset(dataset, data.benchmark, root)
     except ValueError as error:
         return None, f"{dataset.location} was left: {error}"
     planned = with_files(experiment, [taken])
     return planned, "" if planned else f"the samples of {dataset.location} were used before"
+
+
+def _with_seeds_of(experiment: Experiment, dataset: Dataset) -> tuple[Experiment | None, str]:
+    data, provenance = experiment.data, dataset.provenance
+    if data.origin != "generated":
+        return None, f"{dataset.location} is generated, the champion is of {data.origin} files"
+    if digest_of(provenance.get("parameters")) != digest_of(data.benchmark.parameters()):
+        return None, f"{dataset.location} is of a problem with other parameters"
+    added = sum(each["n_samples"] for each in provenance.get("added", []))
+    n_train = dataset.attributes["split_sizes"]["train"] - added
+    if n_train <= data.n_train:
+        return None, f"{dataset.location} has no seed that was not used before"
+    return replace(experiment, data=replace(data, n_train=n_train)), ""
 
 
 def _added(plain: Sequence[dict[str, Any]]) -> tuple[AddedSamples, ...]:
@@ -146,6 +169,8 @@ def experiment_of(result: dict[str, Any]) -> Experiment:
             n_validation=sizes["validation"],
             n_test=sizes["test"],
         )
+        if "official" in settings["data"]:
+            data = OfficialPlan(**{**vars(data), **settings["data"]["official"]})
         return Experiment(
             preset=settings["preset"],
             data=extended(data, added),
@@ -154,7 +179,7 @@ def experiment_of(result: dict[str, Any]) -> Experiment:
             training=from_plain(TrainingConfig, settings["training"]),
             seed=result["seed"],
         )
-    except (KeyError, ValueError) as error:
+    except (KeyError, ValueError, TypeError) as error:
         raise BadInput(f"run {result['identity']} cannot be repeated: {error}") from error
 
 
@@ -180,7 +205,7 @@ def judge(
     if champion.number == challenger.number:
         registry.remove_alias(name, "challenger")
         return _told(champion, challenger, {"promoted": True, "reason": "it is the champion"})
-    told = _judged(registry, champion, challenger, dataset, rule or PromotionRule())
+    told = _judged(registry, champion, challenger, open_dataset(dataset), rule or PromotionRule())
     registry.remove_alias(name, "challenger")
     return told
 
@@ -204,7 +229,7 @@ def judge_left(
         registry.set_tags(left, {"judged/reason": f"its run is not in {root}"})
         return None
     registry.set_alias(name, "challenger", left.number)
-    return judge(benchmark, _dataset_of(result, root), tracking_uri, rule)
+    return judge(benchmark, _dataset_of(result, root).location, tracking_uri, rule)
 
 
 def _awaits_verdict(version: ModelVersion) -> bool:
@@ -216,8 +241,11 @@ def _awaits_verdict(version: ModelVersion) -> bool:
     )
 
 
-def _dataset_of(result: dict[str, Any], root: Location) -> Location:
-    return root / "datasets" / result["benchmark"] / result["dataset"]["name"]
+def _dataset_of(result: dict[str, Any], root: Location) -> Dataset:
+    """Return the samples of a run: of official files, those that its preset uses."""
+    place = root / "datasets" / result["benchmark"] / result["dataset"]["name"]
+    settings = result.get("settings", {})
+    return open_dataset(place).first(settings.get("data", {}).get("split_sizes", {}))
 
 
 def settle_champion(
@@ -261,11 +289,11 @@ def _judged(
     registry: ModelRegistry,
     champion: ModelVersion,
     challenger: ModelVersion,
-    dataset: Location,
+    dataset: Dataset,
     rule: PromotionRule,
 ) -> dict[str, Any]:
     """Compare two versions, keep the verdict with the challenger, then move the alias."""
-    _require_locked(registry, champion.name, dataset)
+    _require_locked(registry, champion, challenger, dataset)
     verdict = compare(registry, champion, challenger, dataset, rule)
     figures = {f"judged/{key}": str(value) for key, value in verdict.plain().items()}
     registry.set_tags(challenger, {**figures, "judged/against": str(champion.number)})
@@ -278,7 +306,7 @@ def compare(
     registry: ModelRegistry,
     champion: ModelVersion,
     challenger: ModelVersion,
-    dataset: Location,
+    dataset: Dataset,
     rule: PromotionRule,
 ) -> Verdict:
     """Return the verdict on two versions, from their errors on the test samples of a dataset."""
@@ -288,17 +316,16 @@ def compare(
     return decide(before, after, rule)
 
 
-def sample_errors(model: PackagedModel, dataset: Location) -> np.ndarray[Any, np.dtype[Any]]:
+def sample_errors(model: PackagedModel, dataset: Dataset) -> np.ndarray[Any, np.dtype[Any]]:
     """Return the relative L2 error of a model on every test sample of a dataset.
 
     The fields are those on which the model was trained; a dataset on another grid has to be one
     that the model supports.
     """
-    opened = open_dataset(dataset)
-    sizes = dict(opened.to_xarray().sizes)
+    sizes = dict(dataset.to_xarray().sizes)
     grid = {axis: int(sizes[axis]) for axis in model.benchmark.space}
     benchmark = _on_grid(model.benchmark, grid)
-    parts = PartsOfStore(part_of(opened, benchmark, "test"), benchmark)
+    parts = PartsOfStore(part_of(dataset, benchmark, "test"), benchmark)
     errors = relative_errors(model.predictor.surrogate(grid), parts, EVALUATION_BATCH)
     return errors.double().numpy()
 
@@ -315,35 +342,45 @@ def _opened(registry: ModelRegistry, version: ModelVersion) -> PackagedModel:
         return open_package(place)
 
 
-def _require_locked(registry: ModelRegistry, name: str, dataset: Location) -> None:
-    """Lock a name to its test samples at first, and later refuse others."""
-    digest = _test_digest(dataset)
+def _require_locked(
+    registry: ModelRegistry, champion: ModelVersion, challenger: ModelVersion, dataset: Dataset
+) -> None:
+    """Lock a name to its test samples at first, and later refuse others.
+
+    The first are not chosen by a challenger of another kind of data than the champion's.
+    """
+    name, digest = champion.name, _test_digest(dataset)
     locked = registry.name_tags(name).get(LOCKED)
+    before, after = (each.tags.get("origin", "generated") for each in (champion, challenger))
+    if not locked and before != after:
+        raise BadInput(
+            f"{name}/{challenger.number} was trained on {after} data and the champion on {before} "
+            "data; choose with `lsm registry promote`"
+        )
     if not locked:
         registry.set_name_tag(name, LOCKED, digest)
     elif locked != digest:
         raise BadInput(
-            f"the test samples of {dataset} are not those by which models of "
+            f"the test samples of {dataset.location} are not those by which models of "
             f"{name.removeprefix('lsm-')} are judged ({digest} instead of {locked}); judge on "
             "data with the same test samples, or choose with `lsm registry promote`"
         )
 
 
-def _test_digest(dataset: Location) -> str:
-    opened = open_dataset(dataset)
+def _test_digest(dataset: Dataset) -> str:
     hashed = hashlib.sha256()
-    for name, values in _test_arrays(opened):
+    for name, values in _test_arrays(dataset):
         hashed.update(name.encode())
         hashed.update(np.ascontiguousarray(values).tobytes())
     return hashed.hexdigest()[:16]
 
 
-def _test_arrays(opened: Any) -> Iterator[tuple[str, np.ndarray[Any, np.dtype[Any]]]]:
+def _test_arrays(dataset: Dataset) -> Iterator[tuple[str, np.ndarray[Any, np.dtype[Any]]]]:
     """Yield inputs and targets of the test samples, in the order of their names."""
-    whole = opened.to_xarray()
+    whole = dataset.to_xarray()
     names = [n for n in whole if whole[n].attrs.get("role") in ("input", "target")]
     for name in sorted(map(str, names)):
-        yield name, opened.part("test", [name])[:][name]
+        yield name, dataset.part("test", [name])[:][name]
 
 
 def _told(

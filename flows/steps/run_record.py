@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from lsm_core.experiments.experiment import Experiment
+from lsm_core.reporting.origin import marked, origin_of
 from storage.charts_page import add_to_suite, suite_tag
 from storage.dataset_reader import Dataset
 from storage.errors import StoreUnavailable
@@ -21,6 +22,7 @@ def result_head(experiment: Experiment) -> dict[str, Any]:
         "protocol": experiment.protocol,
         "preset": experiment.preset,
         "benchmark": experiment.data.benchmark.name,
+        "origin": experiment.data.origin,
         "resolution": list(experiment.data.benchmark.shape.space),
         "model": experiment.model_name,
         "seed": experiment.seed,
@@ -39,11 +41,17 @@ def log_outcome(run: RunLog, result: dict[str, Any]) -> None:
         scores.pop("validation/rel_l2", None)  # logged with every epoch
         run.log(last, scores)
     # A chart a benchmark, since bars are to be errors on the same samples. Step 0 makes them bars.
-    run.log(0, {f"leaderboard/{result['benchmark']}": result["test"]["rel_l2"]})
+    run.log(0, {f"leaderboard/{_chart(result)}": result["test"]["rel_l2"]})
     run.log(last, {"model/parameters": result["parameters"]})
     if result["mean_prediction"] is not None:
         run.log(last, {"test/rel_l2_of_the_mean": result["mean_prediction"]})
     run.finish()
+
+
+def _chart(result: dict[str, Any]) -> str:
+    """Return whose errors stand in one chart: those on one benchmark and one kind of data."""
+    origin = origin_of(result)
+    return result["benchmark"] if origin == "generated" else f"{result['benchmark']}-{origin}"
 
 
 def share_runs(tracking: Tracking, suite: str, results: Iterable[dict[str, Any]]) -> None:
@@ -70,8 +78,8 @@ def epoch_metrics(record: dict[str, Any]) -> dict[str, float]:
 
 def run_name(experiment: Experiment, setting: str = "") -> str:
     """Return what a run is called."""
-    name = f"{experiment.data.benchmark.name} {experiment.model_name}"
-    return f"{name}{setting and ', '}{setting} seed {experiment.seed}"
+    name = f"{experiment.data.benchmark.name} {experiment.model_name}{setting and ', '}{setting}"
+    return f"{marked(name, experiment.data.origin)} seed {experiment.seed}"
 
 
 def run_tags(experiment: Experiment, suite: str, setting: str, dataset: Dataset) -> dict[str, str]:
@@ -87,6 +95,7 @@ def run_tags(experiment: Experiment, suite: str, setting: str, dataset: Dataset)
         "seed": str(experiment.seed),
         "protocol": experiment.protocol,
         "dataset": dataset.digest,
+        "origin": experiment.data.origin,
         "code": experiment.code,
         **({"source": start.identity} if start else {}),
     }

@@ -3,8 +3,9 @@
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
+from lsm_core.reporting.origin import marked, origin_of
 from storage.checkpoints import Checkpoints
 from storage.location import Location
 
@@ -18,9 +19,29 @@ WHAT_A_RUN_IS = (
     "seed",
     "fraction",
 )
-"""Runs that agree in all of these are one run, made again with other sources or data."""
+"""Runs that agree in all of these and in the origin of their data are one run, made again."""
 
 Results = list[dict[str, Any]]
+
+
+class Comparison(NamedTuple):
+    """What runs have in common that may stand in one table: a preset and a kind of data."""
+
+    preset: str
+    origin: str = "generated"
+
+    def __str__(self) -> str:
+        return marked(self.preset, self.origin)
+
+    @property
+    def suffix(self) -> str:
+        """Return how the suites of such runs end."""
+        return suite_name("", self.preset, self.origin != "generated")
+
+
+def suite_name(name: str, preset: str, official: bool) -> str:
+    """Return what the runs of a benchmark or a study are called together."""
+    return f"{name}-{preset}{'-official' if official else ''}"
 
 
 def keep_suite(root: Location, suite: str, cells: Iterable[tuple[str, str]]) -> None:
@@ -69,40 +90,41 @@ def newest_results(root: Location) -> Results:
     return [newest[key] for key in sorted(newest)]
 
 
-def benchmark_results(root: Location, preset: str) -> Results:
-    """Return the newest result of every benchmark, model and seed at a preset.
+def benchmark_results(root: Location, preset: str, origin: str = "generated") -> Results:
+    """Return the newest result of every benchmark, model and seed at a preset, on a kind of data.
 
     Runs of studies are not among them: other settings, other starts, parts of the data. Of runs
     that were made alone, those that a benchmark has too are left out. Cells of the benchmark that
     failed and were not finished since have an `error`.
     """
-    results = newest_results(root)
+    results, wanted = newest_results(root), Comparison(preset, origin)
     found = [
         result
         for result in results
-        if result["preset"] == preset and not _belongs_to_a_study(result)
+        if comparison_of(result) == wanted and not _belongs_to_a_study(result)
     ]
     chosen: dict[tuple[Any, ...], dict[str, Any]] = {
         (failure["benchmark"], failure["model"], failure["seed"]): failure
         for failure in newest_failures(root, results)
-        if failure["suite"] == f"benchmark-{preset}"
+        if failure["suite"] == f"benchmark{wanted.suffix}" and origin_of(failure) == origin
     }
     for result in sorted(found, key=lambda r: (_is_of_a_benchmark(r), r["finished"])):
         chosen[result["benchmark"], result["model"], result["seed"]] = result
     return [chosen[key] for key in sorted(chosen)]
 
 
-def study_results(root: Location, preset: str) -> dict[str, Results]:
-    """Return the newest results of every study at a preset, by its name; failures have an `error`.
+def study_results(root: Location, preset: str, origin: str = "generated") -> dict[str, Results]:
+    """Return the newest results of every study at a preset, on a kind of data, by its name.
 
-    A study of which nothing is finished is left out.
+    Failures have an `error`. A study of which nothing is finished is left out.
     """
+    wanted = Comparison(preset, origin)
     studies: dict[str, Results] = {}
     results = newest_results(root)
     for result in (*results, *newest_failures(root, results)):
-        name = str(result.get("suite")).removesuffix(f"-{preset}")
+        name = str(result.get("suite")).removesuffix(wanted.suffix)
         known = name not in ("benchmark", "train", "None") and name != result.get("suite")
-        if result["preset"] == preset and known:
+        if comparison_of(result) == wanted and known:
             studies.setdefault(name, []).append(result)
     return {
         name: _without_sources(some)
@@ -117,9 +139,14 @@ def _without_sources(results: Results) -> Results:
     return [r for r in results if r.get("setting") or r.get("identity") not in sources]
 
 
-def presets_of(root: Location) -> list[str]:
-    """Return the presets of which there are results."""
-    return sorted({str(result["preset"]) for result in newest_results(root)})
+def comparison_of(result: dict[str, Any]) -> Comparison:
+    """Return with what other results a result may be compared."""
+    return Comparison(str(result["preset"]), origin_of(result))
+
+
+def comparisons_of(root: Location) -> list[Comparison]:
+    """Return the presets and kinds of data of which there are results."""
+    return sorted({comparison_of(result) for result in newest_results(root)})
 
 
 def keep_costs(root: Location, costs: Iterable[dict[str, Any]]) -> None:
@@ -144,7 +171,7 @@ def stored_costs(root: Location) -> Results:
 
 
 def _what_it_is(result: dict[str, Any]) -> tuple[str, ...]:
-    return tuple(str(result.get(name)) for name in WHAT_A_RUN_IS)
+    return *(str(result.get(name)) for name in WHAT_A_RUN_IS), origin_of(result)
 
 
 def _digest(text: str) -> str:

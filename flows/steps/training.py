@@ -125,7 +125,8 @@ class _Run:
         self.experiment, self.place, self.device, self.report = experiment, place, device, report
         self.config, self.benchmark = experiment.training, experiment.data.benchmark
         self.checkpoints = place.checkpoints(experiment)
-        self.dataset = open_dataset(place.dataset)
+        sizes = {str(split): size for split, size in experiment.data.split_sizes.items()}
+        self.dataset = open_dataset(place.dataset).first(sizes)
         self.log: RunLog | None = None
         self.history: list[Record] = []
         self.new_parts: list[str] = []

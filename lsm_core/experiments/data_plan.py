@@ -6,6 +6,8 @@ from typing import Any, Literal
 from lsm_core.benchmarks.benchmark import Benchmark
 
 Split = Literal["train", "validation", "test"]
+Origin = Literal["generated", "official", "exported"]
+"""Where samples come from: our solvers, published files, or files that we wrote like those."""
 
 FIRST_SEED: dict[Split, int] = {"train": 0, "validation": 1_000_000, "test": 2_000_000}
 """Every part draws from seeds of its own: a larger training set contains the smaller ones and is
@@ -23,6 +25,11 @@ class DataPlan:
     samples_per_block: int = 64
     keep_each_sample: bool = False
     """Whether a solved sample is kept before its block is whole: for problems of seconds each."""
+
+    @property
+    def origin(self) -> Origin:
+        """Return where the samples come from."""
+        return "generated"
 
     def at_resolution(self, n_points: int) -> "DataPlan":
         """Return the plan with the same samples on another number of points along each axis."""

@@ -1,10 +1,11 @@
 """A data plan with samples beside those of its seeds: measured, or computed elsewhere."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from lsm_core.experiments.data_plan import DataPlan, Split
+from lsm_core.experiments.data_plan import DataPlan, Origin, Split
+from lsm_core.experiments.official_plan import OfficialPlan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,11 +20,19 @@ class AddedSamples:
 class ExtendedPlan(DataPlan):
     """A plan whose training part ends with samples that no seed makes.
 
-    `n_train` counts those of seeds. Validation and test samples are those of any plan of the
-    problem, so that models of either are measured on the same.
+    `n_train` counts those of seeds, or of the official files that stand for them. Validation and
+    test samples are those of any plan of the problem, so that models of either are measured on the
+    same.
     """
 
     added: tuple[AddedSamples, ...] = ()
+    official: OfficialPlan | None = None
+    """Whose samples are extended, if they are not those of seeds."""
+
+    @property
+    def origin(self) -> Origin:
+        """Return where the samples come from to which others were added."""
+        return "generated" if self.official is None else self.official.origin
 
     @property
     def n_added(self) -> int:
@@ -47,11 +56,16 @@ class ExtendedPlan(DataPlan):
 
     def describe(self) -> dict[str, Any]:
         """Return the plan as plain data."""
-        return {**super().describe(), "added": [asdict(each) for each in self.added]}
+        described = super().describe() if self.official is None else self.official.describe()
+        added = [asdict(each) for each in self.added]
+        return {**described, "split_sizes": self.split_sizes, "added": added}
 
 
 def extended(plan: DataPlan, added: tuple[AddedSamples, ...]) -> DataPlan:
     """Return a plan with added samples; the plan itself if there are none."""
     if not added:
         return plan
+    if isinstance(plan, OfficialPlan):
+        common = {field.name: getattr(plan, field.name) for field in fields(DataPlan)}
+        return ExtendedPlan(**common, official=plan, added=added)
     return ExtendedPlan(**{**vars(plan), "added": added})

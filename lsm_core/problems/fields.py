@@ -54,5 +54,6 @@ def _as_field(
         )
     n_samples = len(values)
     sizes = tuple(space[dim] if dim in own else 1 for dim in space)
-    field = values.reshape(n_samples, *sizes, -1)
-    return np.broadcast_to(field, (n_samples, *space.values(), field.shape[-1]))
+    n_channels = prod(values.shape[1 + len(own) :])  # -1 would not do for no samples
+    field = values.reshape(n_samples, *sizes, n_channels)
+    return np.broadcast_to(field, (n_samples, *space.values(), n_channels))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from typing import Any
 
+from lsm_core.reporting.origin import marked, origin_of
 from lsm_core.reporting.published_results import published_for
 
 HEADINGS = (
@@ -34,6 +35,14 @@ class Row:
     """Most memory of a run: of its device, or of its whole process on a CPU."""
     published: float | None
     failures: tuple[str, ...] = ()
+    origin: str = "generated"
+    """Where the samples come from; errors on other samples do not compare."""
+
+    @property
+    def problem(self) -> str:
+        """Return benchmark, grid and, unless it is generated, the kind of data."""
+        grid = "×".join(str(size) for size in self.resolution)
+        return f"{self.benchmark} ({marked(grid, self.origin)})"
 
     @property
     def error(self) -> float:
@@ -42,17 +51,16 @@ class Row:
 
     def cells(self) -> tuple[str, ...]:
         """Return the row as text, in the order of HEADINGS."""
-        grid = "×".join(str(size) for size in self.resolution)
         published = "–" if self.published is None else f"{self.published:.5g}"
         if not self.errors:
-            return (f"{self.benchmark} ({grid})", self.model, "–", "failed", "–", "–", published)
+            return (self.problem, self.model, "–", "failed", "–", "–", published)
         error = f"{self.error:.5f}"
         if len(self.errors) > 1:
             error += f" ± {stdev(self.errors):.5f}"
         if self.failures:
             error += f" ({len(self.failures)} failed)"
         return (
-            f"{self.benchmark} ({grid})",
+            self.problem,
             self.model,
             f"{self.n_parameters:,}",
             error,
@@ -63,14 +71,14 @@ class Row:
 
 
 def compare(results: Iterable[Mapping[str, Any]]) -> list[Row]:
-    """Return one row a benchmark and model; on each benchmark the best comes first."""
+    """Return one row a benchmark, kind of data and model; on each the best comes first."""
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for result in results:
-        key = (result["benchmark"], tuple(result["resolution"]), row_name(result))
-        groups.setdefault(key, []).append(result)
-    order = list(dict.fromkeys(key[:2] for key in groups))
+        problem = (result["benchmark"], tuple(result["resolution"]), origin_of(result))
+        groups.setdefault((*problem, row_name(result)), []).append(result)
     rows = [_row(group) for group in groups.values()]
-    return sorted(rows, key=lambda row: (order.index((row.benchmark, row.resolution)), row.error))
+    order = list(dict.fromkeys(row.problem for row in rows))
+    return sorted(rows, key=lambda row: (order.index(row.problem), row.error))
 
 
 def row_name(result: Mapping[str, Any]) -> str:
@@ -106,7 +114,7 @@ def text_table(rows: Sequence[Row]) -> str:
 
     text = [aligned(lines[0]), "  ".join("─" * width for width in widths)]
     text += [aligned(cells) for cells in lines[1:]]
-    means = {row.benchmark: row.mean_prediction for row in rows if row.errors}
+    means = {marked(row.benchmark, row.origin): row.mean_prediction for row in rows if row.errors}
     text += [f"Predicting the mean of {name}: {error:.4f}" for name, error in means.items()]
     return "\n".join(text)
 
@@ -126,4 +134,5 @@ def _row(group: list[Mapping[str, Any]]) -> Row:
         peak_bytes=max((result.get("peak_bytes", 0) for result in done), default=0),
         published=published_for(first),
         failures=tuple(result["error"] for result in group if "error" in result),
+        origin=origin_of(first),
     )

@@ -35,11 +35,10 @@ def comparison_table(rows: Sequence[Row]) -> Table:
         key = row.benchmark, row.model
         if places.get(key) == 1:
             marks[number, 3] = "best"
-        grid = "×".join(str(size) for size in row.resolution)
         known = "–" if row.published is None else f"{row.published:.4g}"
         lines.append(
             (
-                f"{row.benchmark} ({grid})",
+                row.problem,
                 row.model,
                 str(places.get(key, "–")),
                 _error(row),

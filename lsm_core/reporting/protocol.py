@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from lsm_core.reporting.origin import origin_of, told_data
 from lsm_core.reporting.published_results import published_tables
 from lsm_core.reporting.seeds import Result, finished, grouped
 from lsm_core.reporting.table import Table
@@ -45,8 +46,7 @@ def protocol_table(results: Sequence[Result]) -> Table:
         rows=tuple(lines),
         caption=(
             "What differs in protocol: ours, and the paper's in brackets (a dash where it does not "
-            "say). The data are of our own solvers; "
-            f"the paper's times are of {paper['hardware']}."
+            f"say). {told_data(results)}; the paper's times are of {paper['hardware']}."
         ),
     )
 
@@ -63,9 +63,11 @@ def protocol_sentence(results: Sequence[Result]) -> str:
         epochs = _range(r["epochs"] for r in some)
         parts.append(f"{benchmark}: {samples} training samples, {epochs} epochs")
     seeds = len({result["seed"] for result in done})
+    is_ours = all(origin_of(result) == "generated" for result in done)
+    data = "" if is_ours else f" {told_data(done)}."
     return (
         f"Measured with {'; '.join(parts)}; {seeds} {'seed' if seeds == 1 else 'seeds'}. The paper "
-        f"trains {paper['epochs']} epochs on its full data, {paper['seeds']} times."
+        f"trains {paper['epochs']} epochs on its full data, {paper['seeds']} times.{data}"
     )
 
 

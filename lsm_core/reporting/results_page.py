@@ -6,6 +6,7 @@ from typing import Any
 
 from lsm_core.reporting.comparison import compare, markdown_table, row_name
 from lsm_core.reporting.leaderboard import leaderboard
+from lsm_core.reporting.origin import origin_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,9 +27,11 @@ def results_page(
 
     `costs` are tables of what models cost, as Markdown.
     """
+    origins = {origin_of(result) for section in sections for result in section.results}
+    whose = "Every run is on" if origins <= {"generated"} else "Unless they say so, runs are on"
     parts = [
         "# Results",
-        "Errors are mean relative L2 norms over the test samples. Every run is on data of our own "
+        f"Errors are mean relative L2 norms over the test samples. {whose} data of our own "
         "solvers, with the sizes named below; the column Paper is the published figure on the "
         "published data and sizes, where the paper has that very row. `lsm report results` "
         "writes this page from the runs in a store. "

@@ -21,7 +21,9 @@ class Fields:
         return len(self.inputs)
 
     def split(self, size: int) -> list["Fields"]:
-        """Return the samples in parts of at most `size`."""
+        """Return the samples in parts of at most `size`; no parts if there are no samples."""
+        if not len(self):
+            return []
         parts = zip(self.inputs.split(size), self.targets.split(size), strict=True)
         return [Fields(*part) for part in parts]
 

@@ -1,26 +1,55 @@
 """Generated data, written as the official files are, comes back through the official way."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from flows.steps import datasets
+from flows.errors import BadInput
+from flows.steps import datasets, training
+from flows.steps.cells import bound, on_official_data, plans_of
 from flows.steps.data_report import write_data_report
-from flows.steps.official import export, fetch_and_convert
+from flows.steps.official import (
+    converted_plan,
+    export,
+    fetch_and_convert,
+    official_plan,
+    with_dataset,
+)
+from flows.steps.packaging import facts
+from flows.steps.report import write_report
+from flows.steps.retraining import NoMoreSeeds, experiment_of, with_files, with_more_seeds
+from flows.steps.stored_results import benchmark_results
+from flows.steps.surrogates import trained_run
+from flows.steps.training import Workplace
+from lsm_core.experiments.data_plan import DataPlan
 from lsm_core.experiments.data_plans import data_plan
-from lsm_core.names import BenchmarkName
-from storage.dataset_reader import open_dataset
+from lsm_core.experiments.experiment import Experiment
+from lsm_core.experiments.extended_plan import AddedSamples, extended
+from lsm_core.experiments.official_plan import OfficialPlan
+from lsm_core.experiments.study import study_cells
+from lsm_core.names import BenchmarkName, PresetName
+from storage.dataset_reader import Dataset, open_dataset
+from storage.download import no_report
 from storage.location import Location
+from tests.flows.trained_runs import cell
+
+PARAMETERS = {"resolution": 32, "solver_points": 64, "solver_steps": 20}
+
+
+def generated(plan: DataPlan, root: Location) -> Dataset:
+    for index in datasets.begin(plan, root):
+        datasets.generate_block(plan, root, index)
+    return datasets.finish(plan, root)
 
 
 @pytest.mark.parametrize("name", ["burgers", "darcy", "elasticity_g"])
 def test_exported_files_become_the_same_dataset(name: BenchmarkName, tmp_path: Path) -> None:
     plan = data_plan("smoke", name)
     here, there = (Location.parse(str(tmp_path / place)) for place in ("here", "there"))
-    for index in datasets.begin(plan, here):
-        datasets.generate_block(plan, here, index)
-    ours = datasets.finish(plan, here)
+    ours = generated(plan, here)
     files = export(ours, tmp_path / "files")
     assert files
     mirror = str(tmp_path / "files")
@@ -41,3 +70,176 @@ def test_exported_files_become_the_same_dataset(name: BenchmarkName, tmp_path: P
     page = write_data_report(here, "smoke").read_bytes().decode()
     assert f"({name})" in page
     assert page.count("<svg") == 1
+
+
+@pytest.mark.parametrize(
+    ("preset", "name", "stride", "sizes"),
+    [
+        ("paper", "burgers", 32, (1000, 100, 100)),
+        ("paper", "darcy", 5, (1000, 100, 200)),
+        ("release", "navier_stokes", 1, (1000, 0, 200)),
+        ("paper", "elasticity_p", 1, (1000, 100, 200)),
+        ("paper", "elasticity_g", 1, (1000, 100, 200)),
+        ("paper", "plasticity", 1, (900, 7, 80)),
+        ("paper", "airfoil", 1, (1000, 100, 200)),
+        ("paper", "pipe", 1, (1000, 100, 200)),
+        ("quick", "darcy", 10, (240, 30, 50)),
+        ("quick", "airfoil", 2, (100, 8, 16)),
+        ("quick", "plasticity", 2, (40, 4, 8)),
+    ],
+)
+def test_the_published_files_have_the_grids_and_samples_of_the_presets(
+    preset: PresetName, name: BenchmarkName, stride: int, sizes: tuple[int, int, int]
+) -> None:
+    plan = official_plan(data_plan(preset, name), [])
+    assert plan.stride == stride
+    assert tuple(plan.split_sizes.values()) == sizes
+    assert plan.origin == "official"
+    assert plan.benchmark == data_plan(preset, name).benchmark
+
+
+def test_files_that_do_not_suit_a_plan_are_refused_before_they_are_fetched() -> None:
+    with pytest.raises(BadInput, match="darcy have 421x421 points, of which no stride leaves 32x3"):
+        official_plan(data_plan("smoke", "darcy"), [])
+    many = replace(data_plan("paper", "darcy"), n_train=1001)
+    with pytest.raises(BadInput, match="1000 samples to train and 200 to test on, but 1001 and 2"):
+        official_plan(many, [])
+    for study in study_cells("resolutions-burgers", "paper", [0], ["lsm"]):
+        assert official_plan(study.experiment.data, []).stride <= 32
+
+
+def test_no_epoch_is_chosen_by_validation_samples_that_there_are_not() -> None:
+    made = cell("navier_stokes", "fno")
+    made = replace(made, data=data_plan("paper", "navier_stokes"))
+    chosen = replace(made, training=replace(made.training, selection="best_validation"))
+    plans = {made.data: official_plan(made.data, [])}
+    assert on_official_data(made, plans).data == plans[made.data]
+    with pytest.raises(BadInput, match="navier_stokes leave no samples to validate on"):
+        on_official_data(chosen, plans)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a store, and with exported files that have no validation samples."""
+    made = tmp_path_factory.mktemp("exported")
+    plan = replace(cell("burgers", **PARAMETERS).data, n_train=12, n_validation=0, n_test=6)
+    export(generated(plan, Location.parse(str(made / "store"))), made / "files")
+    return made
+
+
+@pytest.fixture(scope="module")
+def root(folder: Path) -> Location:
+    return Location.parse(str(folder / "store"))
+
+
+@pytest.fixture(scope="module")
+def ours() -> Experiment:
+    """Return a cell on fewer samples than the files have."""
+    made = cell("burgers", **PARAMETERS)
+    return bound(replace(made, data=replace(made.data, n_train=8, n_test=4)))
+
+
+@pytest.fixture(scope="module")
+def theirs(ours: Experiment, folder: Path, root: Location) -> Experiment:
+    mirrors = [str(folder / "files")]
+    with pytest.raises(BadInput, match="`lsm prepare burgers --official --stride 1` brings them"):
+        converted_plan(ours.data, root, mirrors)
+    plan = official_plan(ours.data, mirrors)
+    place = fetch_and_convert("burgers", root, mirrors, plan.stride, no_report, n_workers=1)
+    plan = with_dataset(plan, place)
+    assert converted_plan(ours.data, root, mirrors) == plan
+    return on_official_data(ours, dict.fromkeys(plans_of(ours), plan))
+
+
+@pytest.fixture(scope="module")
+def results(
+    ours: Experiment, theirs: Experiment, folder: Path, root: Location
+) -> dict[str, dict[str, Any]]:
+    """Return what comes of the same training on generated and on exported data."""
+    unvalidated = bound(replace(ours, data=replace(ours.data, n_validation=0)))
+    generated(unvalidated.data, root)
+
+    def trained(experiment: Experiment) -> dict[str, Any]:
+        place = Workplace(
+            root=root,
+            dataset=datasets.find(experiment.data, root).location,
+            tracking_uri=f"sqlite:///{folder}/mlflow.db",
+            suite="train",
+            n_threads=1,
+        )
+        return training.train(experiment, place, lambda message: None)
+
+    return {"generated": trained(unvalidated), "exported": trained(theirs)}
+
+
+def test_exported_samples_train_to_the_figures_of_the_generated_ones(
+    results: dict[str, dict[str, Any]], theirs: Experiment
+) -> None:
+    ours, official = results["generated"], results["exported"]
+    assert official["test"] == ours["test"]
+    assert official["validation"] == ours["validation"] == {}
+    assert official["n_train"] == 8
+    assert official["origin"] == "exported"
+    assert ours["origin"] == "generated"
+    assert official["identity"] != ours["identity"]
+    assert official["dataset"]["name"].startswith("exported-32-")
+    assert official["settings"]["data"]["official"]["recipe"] == theirs.dataset
+    assert "first_seeds" not in official["settings"]["data"]
+
+
+def test_a_run_on_other_files_is_another_run(theirs: Experiment) -> None:
+    assert isinstance(theirs.data, OfficialPlan)
+    other = bound(replace(theirs, data=replace(theirs.data, recipe="of other files")))
+    assert other.identity != theirs.identity
+
+
+def test_results_on_official_and_on_generated_data_stand_apart(
+    results: dict[str, dict[str, Any]], root: Location
+) -> None:
+    found = {origin: benchmark_results(root, "smoke", origin) for origin in results}
+    for origin, some in found.items():
+        assert [result["identity"] for result in some] == [results[origin]["identity"]]
+    report = write_report(list(results.values()), root)
+    page = report.page.read_bytes().decode()
+    assert "<h2>Main results, preset smoke, exported data</h2>" in page
+    assert {row.problem for row in report.rows} == {"burgers (32)", "burgers (32, exported data)"}
+    official = write_report([results["exported"]], root)
+    assert str(official.page).endswith("reports/benchmark-smoke-official/index.html")
+    assert "written from data of our own solvers as the published ones are" in official.markdown
+
+
+def test_a_run_on_official_data_is_read_back(
+    results: dict[str, dict[str, Any]], theirs: Experiment, root: Location
+) -> None:
+    again = experiment_of(results["exported"])
+    assert again.protocol == theirs.protocol
+    assert bound(again).dataset == theirs.dataset
+    assert datasets.find(again.data, root).location.name == results["exported"]["dataset"]["name"]
+    run = trained_run(theirs.identity, root)
+    assert run.predictor(run.example)["final"].shape == (1, 32)
+    assert facts(run)["origin"] == "exported"
+
+
+def test_official_samples_are_extended_by_files_and_not_by_seeds(
+    theirs: Experiment, root: Location
+) -> None:
+    with pytest.raises(NoMoreSeeds, match="trained on exported files, which no seeds continue"):
+        with_more_seeds(theirs, 8)
+    random = np.random.default_rng(0)
+    new = {name: random.random((3, 32), dtype=np.float32) for name in ("initial", "final")}
+    file = root.local_path / "added" / "burgers" / f"{'a' * 64}.npz"
+    file.parent.mkdir(parents=True)
+    np.savez(file, **new)
+    more = with_files(theirs, [AddedSamples(digest="a" * 64, n_samples=3)])
+    assert more is not None
+    assert more.data.origin == "exported"
+    dataset, before = generated(more.data, root), datasets.find(theirs.data, root)
+    train = dataset.part("train", ["final", "seed"])[:]
+    np.testing.assert_array_equal(train["final"][:8], before.part("train", ["final"])[:8]["final"])
+    np.testing.assert_array_equal(train["final"][8:], new["final"])
+    assert set(train["seed"]) == {-1}
+    tested = dataset.part("test", ["initial"])[:]["initial"]
+    np.testing.assert_array_equal(tested, before.part("test", ["initial"])[:4]["initial"])
+    read = experiment_of({"identity": "i", "seed": 0, "settings": more.describe()})
+    assert read.data == more.data == extended(theirs.data, read.data.added)
+    assert bound(more).identity != theirs.identity

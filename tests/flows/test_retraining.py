@@ -30,6 +30,7 @@ from flows.steps.retraining import (
 from lsm_core.experiments.data_plan import DataPlan
 from lsm_core.experiments.experiment import Experiment
 from lsm_core.experiments.extended_plan import AddedSamples
+from lsm_core.experiments.official_plan import OfficialPlan
 from storage.checkpoints import Checkpoints
 from storage.dataset_reader import Dataset
 from storage.location import Location
@@ -232,6 +233,20 @@ def test_promoting_a_model_of_other_data_unlocks_the_test_samples(
     assert judge("burgers", dataset, registry.uri)["promoted"]
 
 
+def test_a_challenger_of_other_data_does_not_choose_the_test_samples(
+    registry: ModelRegistry, versions: dict[str, int], dataset: Location
+) -> None:
+    official = registry.find(f"{NAME}/{versions['better']}")
+    registry.set_tags(official, {"origin": "official"})
+    registry.set_name_tag(NAME, LOCKED, "")
+    registry.set_alias(NAME, "challenger", official.number)
+    with pytest.raises(BadInput, match="trained on official data and the champion on generated"):
+        judge("burgers", dataset, registry.uri)
+    assert registry.find(f"{NAME}@champion").number == versions["usual"]
+    registry.set_tags(official, {"origin": "generated"})
+    assert judge("burgers", dataset, registry.uri)["promoted"]
+
+
 def test_judging_needs_two_models(registry: ModelRegistry, dataset: Location) -> None:
     with pytest.raises(BadInput, match="there is no lsm-burgers@challenger to judge"):
         judge("burgers", dataset, registry.uri)
@@ -296,6 +311,27 @@ def test_the_samples_of_a_converted_dataset_are_new_once(
     refused, why = with_dataset(base, unsuited, root)
     assert refused is None
     assert "initial has samples of shape (16,), expected (" in why
+
+
+def test_a_champion_of_official_files_takes_other_files_alone(
+    registry: ModelRegistry, root: Location
+) -> None:
+    base = champion_experiment("burgers", root, registry.uri)
+    made = written(replace(base.data, n_train=7), root)
+    files = Dataset(made.location, {**made.attributes, "provenance": {"kind": "published"}})
+    own = OfficialPlan(**vars(base.data), stride=1, recipe=str(made.attributes["recipe"]))
+    champion = replace(base, data=own)
+    assert with_dataset(champion, files, root) == (
+        None,
+        f"the champion was trained on {made.location}",
+    )
+    refused, why = with_dataset(champion, made, root)
+    assert refused is None
+    assert why == f"{made.location} is generated, the champion is of official files"
+    planned, _ = with_dataset(replace(base, data=replace(own, recipe="another")), files, root)
+    assert planned is not None
+    assert planned.data.origin == "official"
+    assert planned.data.split_sizes["train"] == base.data.n_train + 7
 
 
 def test_files_are_new_once(registry: ModelRegistry, root: Location, server: str) -> None:

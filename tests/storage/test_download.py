@@ -336,7 +336,7 @@ def test_a_missing_file_is_not_asked_for_twice(
     with pytest.raises(DownloadFailed) as caught:
         download_published(pipe, root, patience=PATIENT)
     assert f"{server.url}/{PIPE}: not there" in str(caught.value)
-    assert "--from or LSM_MIRRORS" in str(caught.value)
+    assert "in LSM_MIRRORS, or with `lsm prepare --from`" in str(caught.value)
     assert len(server.asked_for(PIPE)) == 1
 
 

@@ -24,6 +24,12 @@ def test_axes_after_space_become_channels_in_order() -> None:
     np.testing.assert_array_equal(field[..., 4], mask)
 
 
+def test_no_samples_are_a_field_of_none() -> None:
+    history = variable("history", ("x", "y", "time"), (3, 2, 4))
+    field = stack_channels({"history": np.empty((0, 3, 2, 4), np.float32)}, [history], SPACE)
+    assert field.shape == (0, 3, 2, 4)
+
+
 def test_a_profile_is_repeated_along_the_axes_it_lacks() -> None:
     profile = np.array([[1.0, 2.0, 3.0]], np.float32)
     field = stack_channels({"die": profile}, [variable("die", ("x",), (3,))], SPACE)

@@ -1,0 +1,102 @@
+"""Training on official files, which here are exported from generated data, as a user does it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import numpy as np
+import pytest
+
+from flows.cli import main
+from storage.checkpoints import Checkpoints
+from storage.location import Location
+from tests.end_to_end.local_stack import environment, run
+
+PRESET = ["--preset", "smoke"]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("official")
+
+
+@pytest.fixture(scope="module")
+def settings(store: Path) -> dict[str, str]:
+    """Return an environment with a mirror that has the files of two benchmarks."""
+    made = environment(
+        store, PREFECT_API_URL="http://127.0.0.1:9/api", LSM_MIRRORS=str(store / "files")
+    )
+    names = ["burgers", "darcy"]
+    export = ["flows.cli", "prepare", *names, *PRESET, "--export", str(store / "files")]
+    done = run(export, made)
+    assert done.returncode == 0, done.stderr
+    return made
+
+
+@pytest.fixture(scope="module")
+def official(settings: dict[str, str]) -> dict[str, Any]:
+    command = ["flows.cli", "benchmark", *PRESET, "--benchmarks", "burgers", "--models", "fno"]
+    done = run([*command, "--official", "--json"], settings)
+    assert done.returncode == 0, done.stderr
+    outcome: dict[str, Any] = json.loads(done.stdout)
+    return outcome
+
+
+def test_exported_data_gives_the_figures_of_the_generated_and_is_another_run(
+    official: dict[str, Any], settings: dict[str, str], store: Path
+) -> None:
+    (theirs,) = official["results"]
+    assert theirs["suite"] == "benchmark-smoke-official"
+    assert "reports/benchmark-smoke-official" in official["report"]
+    done = run(["flows.cli", "train", "fno", "burgers", *PRESET, "--json"], settings)
+    assert done.returncode == 0, done.stderr
+    (ours,) = json.loads(done.stdout)
+    assert theirs["test"] == ours["test"]
+    assert theirs["identity"] != ours["identity"]
+    client = mlflow.MlflowClient(f"sqlite:///{store}/mlflow.db")
+    versions = client.search_model_versions("name = 'lsm-burgers'")
+    assert {version.tags["origin"] for version in versions} == {"exported", "generated"}
+    experiment = client.get_experiment_by_name("benchmark")
+    runs = client.search_runs([experiment.experiment_id], "tags.origin = 'exported'")
+    assert [run.data.tags["identity"] for run in runs] == [theirs["identity"]]
+    assert "leaderboard/burgers-exported" in runs[0].data.metrics
+
+
+def test_a_second_call_trains_nothing_and_files_that_are_gone_stop_only_their_cells(
+    official: dict[str, Any], settings: dict[str, str], store: Path
+) -> None:
+    next((store / "files").glob("*smooth2.mat")).unlink()
+    command = ["flows.cli", "benchmark", *PRESET, "--benchmarks", "burgers", "darcy"]
+    done = run([*command, "--models", "fno", "--official"], settings)
+    assert done.returncode == 1
+    said = done.stderr.splitlines()[-1]
+    assert "1 of 2 runs failed" in said
+    assert "smooth2.mat could not be had" in said
+    kept = Checkpoints(
+        Location.parse(str(store)) / "checkpoints" / official["results"][0]["identity"]
+    )
+    result = kept.result()
+    assert result is not None
+    assert result["finished"] == official["results"][0]["finished"]
+    page = Path(official["report"].removeprefix("file://")).read_text()
+    assert "darcy" in page
+
+
+def test_data_that_the_files_do_not_have_is_said(settings: dict[str, str]) -> None:
+    done = run(["flows.cli", "train", "fno", "airfoil", *PRESET, "--official"], settings)
+    assert done.returncode == 2
+    assert "airfoil have 221x51 points, of which no stride leaves 45x13" in done.stderr
+
+
+def test_a_model_of_official_data_predicts(
+    official: dict[str, Any], store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LSM_STORE", str(store))
+    fields = np.random.default_rng(0).random((2, 64), dtype=np.float32)
+    np.savez(tmp_path / "in.npz", initial=fields)
+    identity = official["results"][0]["identity"]
+    out = tmp_path / "out.npz"
+    assert main(["predict", identity, str(tmp_path / "in.npz"), "--out", str(out)]) == 0
+    with np.load(out) as predicted:
+        assert predicted["final"].shape == (2, 64)
