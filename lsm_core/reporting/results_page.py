@@ -28,10 +28,10 @@ def results_page(
     `costs` are tables of what models cost, as Markdown.
     """
     origins = {origin_of(result) for section in sections for result in section.results}
-    whose = "Every run is on" if origins <= {"generated"} else "Unless they say so, runs are on"
+    whose = "Every run is" if origins <= {"generated"} else "Runs whose title names no data are"
     parts = [
         "# Results",
-        f"Errors are mean relative L2 norms over the test samples. {whose} data of our own "
+        f"Errors are mean relative L2 norms over the test samples. {whose} on data of our own "
         "solvers, with the sizes named below; the column Paper is the published figure on the "
         "published data and sizes, where the paper has that very row. `lsm report results` "
         "writes this page from the runs in a store. "
