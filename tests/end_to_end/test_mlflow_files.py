@@ -54,6 +54,7 @@ def links_to_report(store: Path) -> list[str]:
     return [link.replace('"', "") for link in found]
 
 
+@pytest.mark.slow
 def test_a_study_without_its_tracking_server_ends_well_and_the_files_come_later(
     tmp_path: Path,
 ) -> None:
