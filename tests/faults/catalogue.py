@@ -35,14 +35,9 @@ FAULTS = [
         session=servers.database_killed,
     ),
     Fault(
-        name="Prefect worker killed",
+        name="Prefect worker or engine killed",
         promise="the run ends, or comes back by itself and continues; one result, every epoch once",
         session=servers.prefect_worker_killed,
-    ),
-    Fault(
-        name="Prefect engine killed",
-        promise="the run comes back by itself and continues; one result, every epoch once",
-        session=servers.prefect_engine_killed,
     ),
     Fault(
         name="Prefect server killed",

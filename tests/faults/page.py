@@ -31,9 +31,10 @@ the work had ended before the fault came is not counted, but repeated.
   one said, other bytes, other weights, or work that did not end. Data is compared byte for byte
   with data that nothing happened to, and so are weights and results, without their times.
 - Processes are killed by SIGKILL, servers with all their children. Prefect's worker is killed
-  alone in half of the trials and with its runs in the other half. What died is started again by
-  the trial, as the stack's supervisor does. PostgreSQL's files are on a
-  real disk; a loss of power, which also loses what the disk had not written, is not tried.
+  in a third of the trials, the engine that runs the flow in a third, and both together in a third.
+  What died of the servers is started again by the trial, as the stack's supervisor does.
+- PostgreSQL's files are on a real disk; a loss of power, which also loses what the disk had not
+  written, is not tried.
 - The full and the read-only disk are a file system in memory, mounted for the trial, which
   needs root on Linux. Half of the trials with a full disk generate, half train.
 - The clock jumps a day ahead or back where Python reads it (`time.time`, `time.time_ns`), in

@@ -185,8 +185,8 @@ class PrefectStack:
             "PREFECT_API_URL": self.api,
             "PREFECT_HOME": str(folder / "prefect"),
             "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-            "PREFECT_WORKER_QUERY_SECONDS": "1",
-            "PREFECT_RUNNER_POLL_FREQUENCY": "1",
+            "PREFECT_WORKER_QUERY_SECONDS": "3",
+            "PREFECT_RUNNER_POLL_FREQUENCY": "3",
             "DO_NOT_TRACK": "true",
             "MLFLOW_DISABLE_TELEMETRY": "true",
             "LSM_STORE": str(folder / "store"),
@@ -332,22 +332,15 @@ def prefect_stack(folder: Path) -> Iterator[PrefectStack]:
 
 @contextmanager
 def prefect_worker_killed(folder: Path) -> Iterator[Trial]:
-    """Kill the worker while it trains: alone, or with its run as when a machine is lost."""
+    """Kill the worker while it trains, its run, or both as when a machine is lost."""
 
     def hit(stack: PrefectStack, moments: random.Random) -> None:
-        stack.kill_worker(moments.random() < 0.5)
-        stack.start_worker()
-
-    with prefect_stack(folder) as stack:
-        yield partial(_hit_while_training, stack, hit)
-
-
-@contextmanager
-def prefect_engine_killed(folder: Path) -> Iterator[Trial]:
-    """Kill the process of a flow run, with the training in it; its worker goes on."""
-
-    def hit(stack: PrefectStack, _moments: random.Random) -> None:
-        stack.kill_engine()
+        what = moments.choice(("worker", "engine", "both"))
+        if what == "engine":
+            stack.kill_engine()
+        else:
+            stack.kill_worker(with_children=what == "both")
+            stack.start_worker()
 
     with prefect_stack(folder) as stack:
         yield partial(_hit_while_training, stack, hit)
