@@ -1,6 +1,7 @@
 """A benchmark that is killed again and again, against one that nobody touches: the same table?
 
     python -m tests.measurements.killed_benchmark --preset quick --kills 3
+    python -m tests.measurements.killed_benchmark --benchmarks burgers darcy --models lsm
 
 Both run `lsm benchmark` in stores of their own, one after the other. The kills come at random
 moments of the time that the whole one took, by SIGKILL to the command and all that it started:
@@ -25,10 +26,10 @@ from tests.end_to_end.test_recovery import kill_family
 Errors = dict[tuple[str, str, int], float]
 
 
-def command(preset: str, models: list[str]) -> list[str]:
+def command(preset: str, benchmarks: list[str], models: list[str]) -> list[str]:
     """Return the command as `make benchmark` has it."""
-    start = [sys.executable, "-m", "flows.cli", "benchmark", "--json"]
-    return [*start, "--preset", preset, "--models", *models]
+    start = [sys.executable, "-m", "flows.cli", "benchmark", "--json", "--preset", preset]
+    return [*start, "--benchmarks", *benchmarks, "--models", *models]
 
 
 def begin(arguments: list[str], store: Path) -> subprocess.Popen[str]:
@@ -57,10 +58,14 @@ def main() -> int:
     """Print both tables side by side; return 0 if they are equal."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--preset", default="quick")
+    parser.add_argument("--benchmarks", nargs="+", default=["all"])
     parser.add_argument("--models", nargs="+", default=["lsm", "fno", "unet"])
     parser.add_argument("--kills", type=int, default=3)
     options = parser.parse_args()
-    arguments, moments = command(options.preset, options.models), random.Random()
+    arguments, moments = (
+        command(options.preset, options.benchmarks, options.models),
+        random.Random(),
+    )
     with tempfile.TemporaryDirectory(prefix="killed-") as folder:
         began = time.monotonic()
         whole = end(begin(arguments, Path(folder) / "whole"))
