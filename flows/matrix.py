@@ -11,6 +11,7 @@ from prefect.futures import PrefectFuture
 
 from flows.errors import BadInput
 from flows.progress import current_progress
+from flows.server_loss import ServerLosses, is_server_loss
 from flows.settings import Settings
 from flows.tasks import at_most, generate_dataset, train_cell
 from storage.claims import PAUSE, Claim, Claims
@@ -110,7 +111,7 @@ def run_cells(
             else:
                 possible.append(cell)
         for cell, future in _shared_out(possible, claims, at_once, submit):
-            outcome, done = future.result(raise_on_failure=False), future.state.is_completed()
+            outcome, done = _outcome(future), future.state.is_completed()
             results[cell.identity] = outcome if done else failed(cell, outcome)
             if done:
                 attachments.add(outcome)
@@ -146,6 +147,8 @@ def _prepared(
         except (StoreUnavailable, BadInput):
             raise  # as with every other dataset
         except Exception as error:
+            if is_server_loss(error):
+                raise
             broken[cell.dataset] = error
     return places, broken
 
@@ -154,7 +157,7 @@ def _shared_out(
     cells: Sequence["Experiment"], claims: Claims, at_once: int, submit: Submit
 ) -> Iterator[tuple["Experiment", PrefectFuture[Any]]]:
     """Yield every cell with its finished task; those that others have in hand wait for them."""
-    waiting, told = deque(cells), 0
+    waiting, told, losses = deque(cells), 0, ServerLosses()
     running: dict[PrefectFuture[Any], tuple[Experiment, Claim]] = {}
     finished: SimpleQueue[PrefectFuture[Any]] = SimpleQueue()
     ended: list[tuple[Experiment, PrefectFuture[Any]]] = []
@@ -188,7 +191,8 @@ def _shared_out(
                 continue
             cell, claim = running.pop(future)
             claim.give_back()
-            if isinstance(future.result(raise_on_failure=False), ClaimLost):
+            outcome = _outcome(future)
+            if isinstance(outcome, ClaimLost) or losses.waited_out(outcome):
                 waiting.append(cell)
             else:
                 ended.append((cell, future))
@@ -196,6 +200,14 @@ def _shared_out(
         for _, claim in running.values():
             claim.is_lost = True  # its training ends, or two would have the cell
             claim.give_back()
+
+
+def _outcome(future: PrefectFuture[Any]) -> Any:
+    """Return the result of a finished task, or the error that it ended with."""
+    try:
+        return future.result(raise_on_failure=False)
+    except Exception as error:  # of Prefect around the task, not of the task
+        return error
 
 
 def _begun(

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from flows.errors import BadInput
+from flows.server_loss import is_server_loss
 from flows.settings import Settings
 from flows.tasks import convert_official
 from lsm_core.names import BenchmarkName
@@ -38,6 +39,8 @@ def on_official_data(
         except (StoreUnavailable, BadInput):
             raise  # as with all others
         except Exception as error:
+            if is_server_loss(error):
+                raise
             broken[plan] = error
         else:
             plans[plan] = with_dataset(official, Location(place))

@@ -35,6 +35,7 @@ REPOSITORY = Path(__file__).parents[2]
 N_STEPS = 300
 FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 BUSY_ANSWERS = 10
+PATIENCE = 600.0
 
 
 @contextmanager
@@ -254,6 +255,10 @@ class PrefectStack:
     def state(self, run: str) -> str:
         return str(self.ask("GET", f"/flow_runs/{run}")["state_type"])
 
+    def message(self, run: str) -> str:
+        """Return what the server says of a run."""
+        return json.dumps(self.ask("GET", f"/flow_runs/{run}")["state"])
+
     def wait_for(self, run: str, states: tuple[str, ...], seconds: float = 900) -> str:
         wait_until(lambda: self.state(run) in states, seconds)
         return self.state(run)
@@ -377,8 +382,11 @@ def _hit_while_training(
     time.sleep(moments.uniform(0, 12))
     is_hit = stack.state(run) == "RUNNING"
     hit(stack, moments)
-    # A crash is not the end: the server brings such a run back.
-    assert stack.wait_for(run, ("COMPLETED", "FAILED", "CANCELLED")) == "COMPLETED"
+    # Neither a crash nor the loss of the server is the end: it brings such a run back.
+    deadline = time.monotonic() + PATIENCE
+    while stack.state(run) != "COMPLETED":
+        assert time.monotonic() < deadline, stack.message(run)
+        time.sleep(0.5)
     outcome = stack.count(seed)
     return outcome if is_hit else None
 
