@@ -3,15 +3,21 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
+from prefect.concurrency.asyncio import ConcurrencySlotAcquisitionError
+from prefect.exceptions import PrefectHTTPStatusError
 
 from flows import matrix as matrix_module
 from flows.errors import BadInput, GenerationFailed
 from flows.matrix import _waves
 from flows.progress import shown_progress
+from flows.server_loss import ServerLosses, is_server_loss
+from flows.services import free_port
 from flows.settings import Settings
 from flows.steps.cells import benchmark_cells, bound, chosen_cell
 from lsm_core.experiments.data_plan import DataPlan
@@ -150,3 +156,50 @@ def test_cells_that_others_hold_are_taken_last_and_lost_ones_again(tmp_path: Pat
     assert order[-1] == "lsm"
     assert begun.count(cells[1].identity) == 2
     assert Location.parse(str(tmp_path)).names() == []
+
+
+def test_cells_that_were_lost_with_the_server_are_begun_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells = benchmark_cells("smoke", ["burgers"], ["lsm", "fno"], [0])
+    monkeypatch.setattr(matrix_module, "ServerLosses", partial(ServerLosses, pause=0.0, most=2))
+    losses = [refused(), ConcurrencySlotAcquisitionError("no slot")]
+    begun: list[str] = []
+
+    def submit(cell: Experiment, claim: Claim) -> Any:
+        begun.append(cell.model_name)
+        return Task(losses.pop() if losses else None)
+
+    claims = Claims(Location.parse(str(tmp_path)))
+    order = [cell.model_name for cell, _ in matrix_module._shared_out(cells, claims, 1, submit)]
+    assert sorted(order) == ["fno", "lsm"]
+    assert len(begun) == 4
+    with pytest.raises(httpx.ConnectError):
+        list(matrix_module._shared_out(cells, claims, 1, lambda *_: Task(refused())))  # type: ignore[arg-type, return-value]
+    assert Location.parse(str(tmp_path)).names() == []
+
+    def made(plan: DataPlan, settings: Settings) -> str:
+        raise refused()
+
+    monkeypatch.setattr(matrix_module, "generate_dataset", made)
+    with pytest.raises(httpx.ConnectError):
+        matrix_module._prepared(cells, Settings.from_environment())
+
+
+def refused() -> httpx.ConnectError:
+    """Return the error of a server that is not there."""
+    with pytest.raises(httpx.ConnectError) as error:
+        httpx.get(f"http://127.0.0.1:{free_port()}")
+    return error.value
+
+
+def test_only_what_the_server_is_to_blame_for_is_its_loss() -> None:
+    assert is_server_loss(refused())
+    for code, expected in ((503, True), (404, False)):
+        answer = httpx.Response(code, request=httpx.Request("GET", "http://127.0.0.1"))
+        assert (
+            is_server_loss(PrefectHTTPStatusError("no", request=answer.request, response=answer))
+            is expected
+        )
+    assert not is_server_loss(StoreInterrupted("of the store"))
+    assert not is_server_loss({"identity": "a result"})

@@ -15,7 +15,14 @@ from flows.settings import POOL
 
 ANCHORS = "definitions"
 """The one key of prefect.yaml that is ours: what anchors name."""
-LABELS = {"prefect.resource.id", "prefect.resource.role", "prefect.run-count"}
+LABELS = {
+    "prefect.resource.id",
+    "prefect.resource.role",
+    "prefect.run-count",
+    "prefect.state-message",
+}
+FAILED_WITH = "Flow run encountered an exception: "
+STATUS_ERROR = "PrefectHTTPStatusError"
 
 
 def deployments_file(root: Path) -> list[str]:
@@ -95,7 +102,28 @@ def automations_file(root: Path) -> list[str]:
         found += _unknown_keys(parsed, each)
         found += _unknown_labels(trigger)
         found += [f"nobody emits {event}" for event in named - events]
+        found += _unknown_errors(trigger)
     return found
+
+
+def _unknown_errors(trigger: dict[str, Any]) -> list[str]:
+    """Return errors that a trigger waits for and that are not those of a lost server."""
+    import httpx
+
+    from flows.server_loss import OF_THE_SERVER
+
+    known = {each.__name__ for each in OF_THE_SERVER}
+    known |= {name for name, each in vars(httpx).items() if _is_transport_error(each)}
+    said = trigger.get("match", {}).get("prefect.state-message", [])
+    found = [f"no run ends with {text}" for text in said if not text.startswith(FAILED_WITH)]
+    named = {text.removeprefix(FAILED_WITH).rstrip("*").split(":")[0] for text in said}
+    return found + [f"no error is called {name}" for name in named - known - {STATUS_ERROR}]
+
+
+def _is_transport_error(thing: Any) -> bool:
+    import httpx
+
+    return isinstance(thing, type) and issubclass(thing, httpx.TransportError)
 
 
 def _unknown_labels(trigger: dict[str, Any]) -> list[str]:
