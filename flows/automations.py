@@ -25,9 +25,24 @@ def declare_automations(
         there = known.get(each["name"])
         if there is None:
             tell(f"{api}/automations/", "POST", each)
-        else:
-            kept = {**each, "enabled": there["enabled"]}
+            continue
+        kept = {**each, "enabled": there["enabled"]}
+        # One that is written again forgets the events it has seen: a run that fell silent before
+        # would never be missed.
+        if not _holds(there, kept):
             tell(f"{api}/automations/{there['id']}", "PUT", kept)
+
+
+def _holds(there: Any, wanted: Any) -> bool:
+    """Return whether something has all that is wanted, whatever else it has; names in any order."""
+    if isinstance(wanted, dict) and isinstance(there, dict):
+        return all(key in there and _holds(there[key], value) for key, value in wanted.items())
+    if isinstance(wanted, list) and isinstance(there, list):
+        if all(isinstance(each, str) for each in (*wanted, *there)):
+            return sorted(there) == sorted(wanted)
+        pairs = zip(there, wanted, strict=False)
+        return len(there) == len(wanted) and all(_holds(*pair) for pair in pairs)
+    return bool(there == wanted)
 
 
 def declared_automations(declared: Path = DECLARED) -> list[dict[str, Any]]:
