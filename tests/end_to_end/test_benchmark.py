@@ -101,10 +101,11 @@ def test_a_schedule_gets_scheduled_runs(stack: dict[str, str]) -> None:
 
 
 def test_starting_the_stack_twice_changes_nothing(stack: dict[str, str]) -> None:
-    before = services(stack)
+    before, watching = services(stack), triggers(stack)
     again = run(["flows.cli", "stack", "up"], stack)
     assert again.returncode == 0, again.stderr
     assert services(stack) == before
+    assert triggers(stack) == watching
     assert all(service["runs"] for service in before)
     assert {service["name"] for service in before} == {
         "prefect-server",
@@ -112,6 +113,12 @@ def test_starting_the_stack_twice_changes_nothing(stack: dict[str, str]) -> None
         "mlflow-server",
         "supervisor",
     }
+
+
+def triggers(settings: dict[str, str]) -> dict[str, str]:
+    """Return what our automations remember events by; a new one has seen none."""
+    found = ask(settings, "automations/filter", {})
+    return {each["name"]: each["trigger"]["id"] for each in found if each["name"].startswith("lsm")}
 
 
 def test_killed_components_come_back(stack: dict[str, str]) -> None:

@@ -187,7 +187,7 @@ def test_a_server_without_pool_and_deployments_is_a_problem(
     assert "`lsm stack deploy`" in found["automations"]["text"]
     declare_automations(prefect_server, "admin:password", REPOSITORY / DECLARED)
     _, found = examined(capsys)
-    assert found["automations"]["text"].startswith("all 2 of infra/automations.yaml are declared")
+    assert found["automations"]["text"].startswith("all 3 of infra/automations.yaml are declared")
     switched_off(prefect_server, "lsm crashed runs come back")
     _, found = examined(capsys)
     assert found["automations"]["state"] == "warning"
