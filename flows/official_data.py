@@ -26,7 +26,7 @@ def on_official_data(
     is fetched. Files that cannot be had stop only the cells that need them, and all if none can be.
     """
     from flows.steps import cells as steps
-    from flows.steps.official import official_plan, with_dataset
+    from flows.steps.official import identified, official_plan
 
     wanted = dict.fromkeys(plan for cell in cells for plan in steps.plans_of(cell))
     plans = {plan: official_plan(plan, settings.mirrors) for plan in wanted}
@@ -43,7 +43,7 @@ def on_official_data(
                 raise
             broken[plan] = error
         else:
-            plans[plan] = with_dataset(official, Location(place))
+            plans[plan] = identified(official, Location(place))
     if plans and len(broken) == len(plans):
         raise next(iter(broken.values()))
     moved: list[Experiment] = []

@@ -2,7 +2,7 @@
 
     plan = official_plan(plan, mirrors)                 what to take of them; nothing is fetched
     place = fetch_and_convert(name, root, mirrors, plan.stride, report, n_workers)
-    plan = with_dataset(plan, place)                    names the files by their hash
+    plan = identified(plan, place)                      names the files by their hash
 
 `export` writes a dataset as the official files are.
 """
@@ -83,7 +83,7 @@ def official_plan(plan: DataPlan, mirrors: Sequence[str]) -> OfficialPlan:
     )
 
 
-def with_dataset(plan: OfficialPlan, place: Location) -> OfficialPlan:
+def identified(plan: OfficialPlan, place: Location) -> OfficialPlan:
     """Return a plan that names the dataset into which its files were converted."""
     recipe = str(open_dataset(place).attributes["recipe"])
     return replace(plan, recipe=recipe, dataset=place.name)
@@ -94,7 +94,7 @@ def converted_plan(plan: DataPlan, root: Location, mirrors: Sequence[str]) -> Of
     official, name = official_plan(plan, mirrors), cast(BenchmarkName, plan.benchmark.name)
     with suppress(PublishedFileInvalid, NotADataset, DatasetIncomplete):
         conversion = plan_conversion(_offered(name, mirrors), root, stride=official.stride)
-        return with_dataset(official, conversion.location)
+        return identified(official, conversion.location)
     raise BadInput(
         f"the official files of {name} are not in {root} with stride {official.stride}; `lsm "
         f"prepare {name} --official --stride {official.stride}` brings them there"

@@ -15,8 +15,8 @@ from flows.steps.official import (
     converted_plan,
     export,
     fetch_and_convert,
+    identified,
     official_plan,
-    with_dataset,
 )
 from flows.steps.packaging import facts
 from flows.steps.report import write_report
@@ -146,7 +146,7 @@ def theirs(ours: Experiment, folder: Path, root: Location) -> Experiment:
         converted_plan(ours.data, root, mirrors)
     plan = official_plan(ours.data, mirrors)
     place = fetch_and_convert("burgers", root, mirrors, plan.stride, no_report, n_workers=1)
-    plan = with_dataset(plan, place)
+    plan = identified(plan, place)
     assert converted_plan(ours.data, root, mirrors) == plan
     return on_official_data(ours, dict.fromkeys(plans_of(ours), plan))
 
