@@ -120,7 +120,11 @@ def run_cells(
     attachments.settle()
     if registrar is not None:
         registrar.settle()
-    return [results[cell.identity] for cell in cells]
+    # A run that another suite has trained first bears the name that it has there.
+    return [
+        {**results[cell.identity], "suite": suite, "setting": name}
+        for cell, name in zip(cells, names or [""] * len(cells), strict=True)
+    ]
 
 
 def _prepared(

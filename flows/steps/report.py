@@ -8,6 +8,7 @@ from typing import Any, get_args
 from flows.errors import BadInput
 from flows.steps.report_pictures import benchmark_blocks, solving_blocks
 from flows.steps.stored_results import (
+    ALONE,
     Comparison,
     benchmark_results,
     comparison_of,
@@ -157,11 +158,17 @@ def _study_sections(
     names = [*(name for name in TITLES if name in studies), *sorted(studies.keys() - TITLES.keys())]
     return [
         Section(
-            f"{TITLES.get(name, f'Study {name}')}{of_preset}",
+            f"{_title(name)}{of_preset}",
             tuple(study_blocks(name, _in_order(name, preset, studies[name]))),
         )
         for name in names
     ]
+
+
+def _title(study: str) -> str:
+    if study == ALONE:
+        return "Trained alone, with settings of their own"
+    return TITLES.get(study, f"Study {study}")
 
 
 def _in_order(name: str, preset: Any, results: list[dict[str, Any]]) -> list[dict[str, Any]]:

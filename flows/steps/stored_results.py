@@ -5,6 +5,8 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from flows.steps.own_settings import own_settings
+from lsm_core.reporting.comparison import row_name
 from lsm_core.reporting.origin import marked, origin_of
 from storage.checkpoints import Checkpoints
 from storage.location import Location
@@ -20,6 +22,9 @@ WHAT_A_RUN_IS = (
     "fraction",
 )
 """Runs that agree in all of these and in the origin of their data are one run, made again."""
+
+ALONE = "train"
+"""The suite of runs that were made one by one."""
 
 Results = list[dict[str, Any]]
 
@@ -83,8 +88,9 @@ def newest_results(root: Location) -> Results:
     newest: dict[tuple[str, ...], dict[str, Any]] = {}
     for result in _results_of_suites(root):
         key = _what_it_is(result)
-        # The identity of a source changes with its code; a setting says which one is meant.
-        key = (*key, "" if result.get("setting") else str(result.get("source")))
+        # The identity of a source changes with its code; a study's setting says which one is meant.
+        is_named = result.get("setting") and result.get("suite") != ALONE
+        key = (*key, "" if is_named else str(result.get("source")))
         if key not in newest or newest[key]["finished"] < result["finished"]:
             newest[key] = result
     return [newest[key] for key in sorted(newest)]
@@ -93,9 +99,9 @@ def newest_results(root: Location) -> Results:
 def benchmark_results(root: Location, preset: str, origin: str = "generated") -> Results:
     """Return the newest result of every benchmark, model and seed at a preset, on a kind of data.
 
-    Runs of studies are not among them: other settings, other starts, parts of the data. Of runs
-    that were made alone, those that a benchmark has too are left out. Cells of the benchmark that
-    failed and were not finished since have an `error`.
+    Runs of studies are not among them, nor those made alone with other settings than the preset's,
+    other starts or parts of the data. Of runs that were made alone, those that a benchmark has too
+    are left out. Cells of the benchmark that failed and were not finished since have an `error`.
     """
     results, wanted = newest_results(root), Comparison(preset, origin)
     found = [
@@ -116,15 +122,20 @@ def benchmark_results(root: Location, preset: str, origin: str = "generated") ->
 def study_results(root: Location, preset: str, origin: str = "generated") -> dict[str, Results]:
     """Return the newest results of every study at a preset, on a kind of data, by its name.
 
-    Failures have an `error`. A study of which nothing is finished is left out.
+    Failures have an `error`. A study of which nothing is finished is left out. Runs made alone that
+    have no place in the main table are one, each called by what it has otherwise.
     """
     wanted = Comparison(preset, origin)
     studies: dict[str, Results] = {}
     results = newest_results(root)
     for result in (*results, *newest_failures(root, results)):
-        name = str(result.get("suite")).removesuffix(wanted.suffix)
-        known = name not in ("benchmark", "train", "None") and name != result.get("suite")
-        if comparison_of(result) == wanted and known:
+        suite = str(result.get("suite"))
+        name = suite.removesuffix(wanted.suffix)
+        if comparison_of(result) != wanted:
+            continue
+        if suite == ALONE and _belongs_to_a_study(result):
+            studies.setdefault(ALONE, []).append({**result, "setting": row_name(result)})
+        elif name not in ("benchmark", "None") and name != suite:
             studies.setdefault(name, []).append(result)
     return {
         name: _without_sources(some)
@@ -198,7 +209,9 @@ def _results_of_suites(root: Location) -> Iterator[dict[str, Any]]:
         for suite in own:
             for setting in json.loads((suites / suite / note).read_bytes()):
                 yield {**result, "suite": suite, "setting": setting}
-        if result.get("suite") not in own:
+        if result.get("suite") == ALONE:
+            yield {**result, "setting": result.get("setting") or own_settings(result)}
+        elif result.get("suite") not in own:
             yield result
 
 

@@ -142,6 +142,8 @@ def sweep_blocks(results: Sequence[Result]) -> list[Block]:
         for name, curve in curves.items()
         if (done := {value: errors for value, errors in curve.items() if errors.values})
     }
+    if not axes:
+        return [table]
     known_axes = {f"number of {name}": values for name, values in published.items()}
     figure = charts.sweeps(axes, known_axes)
     told = (

@@ -13,24 +13,27 @@ Curves = dict[str, dict[float, OverSeeds]]
 
 
 def transfer_blocks(results: Sequence[Result]) -> list[Block]:
-    """Return errors of both ways at every part of the data, and which of them is better."""
-    # The runs that others start from are of another problem.
-    targets = {result["benchmark"] for result in results if result.get("source")}
+    """Return errors of both ways at every part of the data, and which of them is better.
+
+    A study that was cut off may have one of the ways only.
+    """
+    # The runs that others start from are of another problem and have no setting.
+    targets = {r["benchmark"] for r in results if r.get("source") or r.get("setting")}
     results = [result for result in results if result["benchmark"] in targets]
     scratch, tuned = transfer_curves(results)
     published = {model: published_transfer(model) for model in scratch}
     lines = []
-    for model, curve in scratch.items():
-        for part, errors in sorted(curve.items()):
-            other = tuned.get(model, {}).get(part)
+    for model in scratch:
+        for part in sorted({*scratch[model], *tuned[model]}):
+            errors, other = scratch[model].get(part), tuned[model].get(part)
             known = tuple(way.get(part) for way in published[model])
             lines.append(
                 (
                     model,
                     f"{part:.0%}",
-                    errors.text(),
+                    errors.text() if errors else "–",
                     other.text() if other else "–",
-                    _gain(errors.mean, other.mean) if other and other.values else "–",
+                    _gain_of(errors, other),
                     *(shown(value) for value in known),
                     "–" if None in known else _gain(*known),  # type: ignore[arg-type]
                 )
@@ -54,9 +57,12 @@ def transfer_blocks(results: Sequence[Result]) -> list[Block]:
         "Test error on airfoil from scratch and fine-tuned from pipe, by the part of the training "
         "samples; bars are the deviation over the seeds, hollow diamonds the paper's figures."
     )
-    picture = Picture(transfer_bars(_finished(scratch), _finished(tuned), published), caption)
     verdicts = [_verdict(model, results) for model in scratch]
-    return [*verdicts, table, _ranked(scratch, tuned), picture]
+    blocks: list[Block] = [*verdicts, table, _ranked(scratch, tuned)]
+    if finished(results):
+        bars = transfer_bars(_finished(scratch), _finished(tuned), published)
+        blocks.append(Picture(bars, caption))
+    return blocks
 
 
 def _ranked(scratch: Curves, tuned: Curves) -> Table:
@@ -64,7 +70,8 @@ def _ranked(scratch: Curves, tuned: Curves) -> Table:
     measured: dict[tuple[str, str], OverSeeds] = {}
     published: dict[tuple[str, str], float | None] = {}
     ways = {"from scratch": scratch, "fine-tuned": tuned}
-    for part in sorted({part for curve in scratch.values() for part in curve}):
+    curves_of_all = (*scratch.values(), *tuned.values())
+    for part in sorted({part for curve in curves_of_all for part in curve}):
         for number, (way, curves) in enumerate(ways.items()):
             for model, curve in curves.items():
                 if part in curve:
@@ -79,11 +86,15 @@ def _ranked(scratch: Curves, tuned: Curves) -> Table:
 
 
 def transfer_curves(results: Sequence[Result]) -> tuple[Curves, Curves]:
-    """Return errors by model and part of the data, from scratch and fine-tuned."""
-    scratch: Curves = {}
-    tuned: Curves = {}
+    """Return errors by model and part of the data, from scratch and fine-tuned.
+
+    Both have all models, with no part where a model was not trained in that way.
+    """
+    models = dict.fromkeys(str(result["model"]) for result in results)
+    scratch: Curves = {model: {} for model in models}
+    tuned: Curves = {model: {} for model in models}
     for (model, part, is_tuned), some in grouped(results, _kind).items():
-        (tuned if is_tuned else scratch).setdefault(model, {})[part] = error_over_seeds(some)
+        (tuned if is_tuned else scratch)[model][part] = error_over_seeds(some)
     return scratch, tuned
 
 
@@ -119,6 +130,12 @@ def _kind(result: Result) -> tuple[str, float, bool]:
 def _gain(scratch: float, tuned: float) -> str:
     """Return by how much of the error fine-tuning is better, as the paper counts it."""
     return f"{1 - tuned / scratch:+.1%}"
+
+
+def _gain_of(scratch: OverSeeds | None, tuned: OverSeeds | None) -> str:
+    if not scratch or not tuned or not scratch.values or not tuned.values:
+        return "–"
+    return _gain(scratch.mean, tuned.mean)
 
 
 def _finished(curves: Curves) -> Curves:

@@ -1,7 +1,7 @@
 """A matrix of cells, planned without training anything."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,6 +11,7 @@ import httpx
 import pytest
 from prefect.concurrency.asyncio import ConcurrencySlotAcquisitionError
 from prefect.exceptions import PrefectHTTPStatusError
+from prefect.states import Completed
 
 from flows import matrix as matrix_module
 from flows.errors import BadInput, GenerationFailed
@@ -119,6 +120,7 @@ class Task:
 
     def __init__(self, outcome: Any = None) -> None:
         self.outcome = outcome
+        self.state = Completed()
         self.tell: Callable[[Any], None] | None = None
 
     def add_done_callback(self, tell: Callable[[Any], None]) -> None:
@@ -127,6 +129,25 @@ class Task:
 
     def result(self, raise_on_failure: bool = True) -> Any:
         return self.outcome
+
+
+@pytest.mark.parametrize(("names", "called"), [((), ""), (("released form",), "released form")])
+def test_a_run_that_another_suite_trained_first_is_called_as_it_is_asked_for(
+    names: tuple[str, ...], called: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells = benchmark_cells("smoke", ["burgers"], ["lsm"], [0])
+    stored = {"suite": "resolutions-burgers-smoke", "setting": "lsm at 64", "model": "lsm"}
+
+    def done(possible: list[Experiment], *_: Any) -> Iterator[tuple[Experiment, Task]]:
+        for cell in possible:
+            yield cell, Task({**stored, "identity": cell.identity})
+
+    monkeypatch.setattr(matrix_module, "_shared_out", done)
+    monkeypatch.setattr(matrix_module, "generate_dataset", lambda *_: "file:///there")
+    monkeypatch.setenv("LSM_STORE", str(tmp_path))
+    settings = Settings.from_environment()
+    (result,) = matrix_module.run_cells(cells, settings, "benchmark-smoke", 1, names=names)
+    assert (result["suite"], result["setting"]) == ("benchmark-smoke", called)
 
 
 def test_cells_that_others_hold_are_taken_last_and_lost_ones_again(tmp_path: Path) -> None:

@@ -38,8 +38,8 @@ def whole(folder: Path, identity: str, **changes: Any) -> None:
         validation={"rel_l2": 0.03},
         settings={
             "data": {**data, "split_sizes": {"test": 4}},
-            "training": {"batch_size": 4},
-            "model": {"widths": [8, 16]},
+            "training": {"batch_size": 10},
+            "model": {"widths": [16, 32, 64, 128]},
         },
         **changes,
     )
@@ -72,6 +72,33 @@ def test_a_run_of_a_benchmark_counts_before_one_made_alone(tmp_path: Path) -> No
     whole(tmp_path, "alone", suite="train", epochs=3, **LATER)
     found = benchmark_results(root_of(tmp_path), "quick")
     assert [run["identity"] for run in found] == ["listed"]
+
+
+def test_a_run_with_settings_of_its_own_is_no_seed_of_the_preset(tmp_path: Path) -> None:
+    whole(tmp_path, "listed", setting="")
+    whole(tmp_path, "alone", suite="train", seed=1)
+    changed = {"training": {"epochs": 300, "selection": "best_test", "batch_size": 10}}
+    stored(tmp_path, "changed", suite="train", seed=2, settings=changed)
+    stored(tmp_path, "longer", suite="train", seed=2, settings={"training": {"epochs": 500}})
+    whole(tmp_path, "tuned", suite="train", source="s")
+    root = root_of(tmp_path)
+    assert [run["identity"] for run in benchmark_results(root, "quick")] == ["listed", "alone"]
+    found = study_results(root, "quick")["train"]
+    assert {run["identity"]: run["setting"] for run in found} == {
+        "tuned": "lsm (fine-tuned)",
+        "changed": "lsm (epochs 300, selection best_test)",
+        "longer": "lsm (epochs 500)",
+    }
+
+
+def test_a_cut_off_transfer_does_not_stop_the_report(tmp_path: Path) -> None:
+    whole(tmp_path, "lsm", setting="")
+    setting = {"setting": "lsm from scratch, 20% of the data", "fraction": 0.2}
+    whole(tmp_path, "scratch", suite="transfer-quick", **setting)
+    whole(tmp_path, "pipe", suite="transfer-quick", setting="", model="unet")
+    page = write_full_report(root_of(tmp_path), "quick").page.read_bytes().decode()
+    assert "<h2>Transfer from pipe to airfoil</h2>" in page
+    assert "there is nothing to compare at 20% of the data" in page
 
 
 def test_what_is_trained_for_others_to_start_from_is_not_in_their_study(tmp_path: Path) -> None:

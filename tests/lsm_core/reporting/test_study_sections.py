@@ -1,8 +1,10 @@
 import re
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from lsm_core.experiments.study import study_cells
+from lsm_core.names import StudyName
 from lsm_core.reporting.comparison import compare
 from lsm_core.reporting.document import Block, Picture
 from lsm_core.reporting.main_results import comparison_table, main_blocks, scatter_pictures
@@ -132,6 +134,41 @@ def test_the_transfer_says_whether_fine_tuning_is_better_with_the_least_data(
     assert rows[1][2:5] == ("0.15", "0.01", "+93.3%")
     assert ranked.rows[2] == ("100%, from scratch", "lsm", "1", "0.15", "0.0059", "+2442%", "1")
     assert ranked.rows[3][:6] == ("100%, fine-tuned", "lsm", "1", "0.01", "0.0055", "+82%")
+
+
+@pytest.mark.parametrize("study", get_args(StudyName))
+def test_a_study_that_was_cut_off_has_a_section(study: StudyName) -> None:
+    cells = study_cells(study, "smoke", [0])
+    results = [
+        run(
+            0.1,
+            model=cell.experiment.model_name,
+            benchmark=cell.experiment.data.benchmark.name,
+            resolution=list(cell.experiment.data.benchmark.shape.space),
+            setting=cell.setting,
+            fraction=cell.experiment.training.fraction,
+            source="s" if cell.experiment.start else None,
+        )
+        for cell in cells
+    ]
+    ways = {bool(result["source"]): result for result in results}
+    for some in (*([one] for one in ways.values()), results[: len(results) // 2], results[-1:]):
+        assert study_blocks(study, some)
+        assert study_blocks(study, [{**one, "error": "Diverged"} for one in some])
+
+
+def test_fine_tuning_alone_is_shown_without_its_source() -> None:
+    at = {"benchmark": "airfoil", "resolution": [8, 8], "fraction": 0.2}
+    blocks = study_blocks(
+        "transfer",
+        [
+            run(0.1, source="s", setting="lsm fine-tuned, 20% of the data", **at),
+            run(0.9, benchmark="pipe", resolution=[8, 8]),
+        ],
+    )
+    assert the_tables(blocks)[0].rows == (
+        ("lsm", "20%", "–", "0.1", "–", "0.0166", "0.0131", "+21.1%"),
+    )
 
 
 def test_seeds_are_compared_with_the_papers_deviation() -> None:

@@ -1,0 +1,38 @@
+"""What a run has otherwise than its preset: such runs are no further seeds of it."""
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from lsm_core.experiments.presets import experiment
+
+
+def own_settings(result: dict[str, Any]) -> str:
+    """Return in what a run differs from its preset, like `epochs 300, selection best_test`.
+
+    Empty if in nothing. What the preset did not know when the run was made is as it was then. A
+    source and a part of the data are said with the rest, but not alone: they are no settings of a
+    preset.
+    """
+    settings = result.get("settings", {})
+    try:
+        whole = experiment(
+            result["preset"], result["benchmark"], result["model"], int(result["seed"])
+        )
+    except (KeyError, ValueError):
+        return ""  # made by a preset or a model that is not here any more
+    pairs = (
+        (settings.get("training", {}), asdict(whole.training)),
+        (settings.get("model", {}), asdict(whole.model)),
+    )
+    changes = [
+        f"{name} {own[name]}"
+        for own, preset in pairs
+        for name, value in json.loads(json.dumps(preset)).items()
+        if name in own and name != "fraction" and own[name] != value
+    ]
+    if not changes:
+        return ""
+    fraction = float(result.get("fraction", 1.0))
+    parts = ("fine-tuned" if result.get("source") else "", f"{fraction:.0%} of the data")
+    return ", ".join([*(p for p in parts if p and p != "100% of the data"), *changes])
