@@ -117,6 +117,7 @@ def facts(run: TrainedRun) -> dict[str, Any]:
         "dataset": result["dataset"]["digest"],
         "origin": origin_of(result),
         "code": result["code"],
+        "selection": result.get("selection", "last"),
         "test": result["test"],
     }
 

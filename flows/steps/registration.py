@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from flows.steps.packaging import facts, package
-from flows.steps.retraining import LOCKED, settle_champion
+from flows.steps.retraining import LOCKED, TEST_SAMPLES, samples_tag, settle_champion
 from flows.steps.surrogates import trained_run
 from flows.steps.training import open_tracking
 from storage.claims import Claims
@@ -64,6 +64,12 @@ class Registrar:
                 continue
             if verdict is not None:
                 self.report(f"{verdict['model']}/{verdict['challenger']}: {verdict['reason']}")
+            n_unfair = sum(result.get("selection") == "best_test" for result in results)
+            if n_unfair:
+                self.report(
+                    f"{n_unfair} runs of {benchmark} had their epoch chosen by the test samples, "
+                    "by which champions are judged, and do not challenge"
+                )
         if self.missed:
             self.report(
                 f"{len(self.missed)} finished runs are not registered: {self.why}; the same "
@@ -82,7 +88,8 @@ def register_once(identity: str, root: Location, tracking_uri: str) -> ModelVers
             return known
         with tempfile.TemporaryDirectory() as scratch:
             folder = package(run, Path(scratch) / name)
-            return registry.add(folder, name, model_tags(facts(run)))
+            tags = model_tags(facts(run)) | samples_tag(run.result, root)
+            return registry.add(folder, name, tags)
 
 
 def register_run(
@@ -98,6 +105,7 @@ def register_run(
     if alias is not None:
         registry.set_alias(name, alias, version.number)
     if registry.with_alias(name, "champion") is None:
+        registry.set_name_tag(name, LOCKED, version.tags.get(TEST_SAMPLES, ""))
         registry.set_alias(name, "champion", version.number)
     return registry.find(f"{name}/{version.number}")
 
@@ -111,15 +119,20 @@ def registered_models(tracking_uri: str) -> list[dict[str, Any]]:
 def promote(reference: str, tracking_uri: str) -> ModelVersion:
     """Make the version that a text like `lsm-darcy/3` names the champion, and return it.
 
-    If it was trained on other data than the champion, the next judgement locks the test samples
-    anew: whoever promotes decides by what models are measured, too.
+    If it was trained on other data than the champion, its test samples judge from now on, or those
+    of the next judgement if they are not known: whoever promotes decides by what models are
+    measured, too. The champion before it does not come back by the verdict that made it one.
     """
     registry = ModelRegistry(tracking_uri)
     version = registry.find(reference)
     champion = registry.with_alias(version.name, "champion")
     if champion is not None and champion.tags.get("dataset") != version.tags.get("dataset"):
-        registry.set_name_tag(version.name, LOCKED, "")
+        registry.set_name_tag(version.name, LOCKED, version.tags.get(TEST_SAMPLES, ""))
     registry.set_alias(version.name, "champion", version.number)
+    if champion is not None and champion.number != version.number:
+        verdict = {"promoted": "False", "reason": "another was promoted by hand"}
+        tags = {f"judged/{key}": value for key, value in verdict.items()}
+        registry.set_tags(champion, {**tags, "judged/against": str(version.number)})
     return registry.find(f"{version.name}/{version.number}")
 
 

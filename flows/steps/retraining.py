@@ -40,11 +40,14 @@ from lsm_core.training.predictor import model_from_plain
 from storage.checkpoints import Checkpoints
 from storage.dataset_reader import Dataset, open_dataset
 from storage.dataset_schema import digest_of
+from storage.errors import DatasetIncomplete, NotADataset
 from storage.location import Location
 from storage.model_registry import ModelRegistry, ModelVersion, registered_name
 
 LOCKED = "locked_test_samples"
 """The tag of a registered name that says by which test samples its models are judged."""
+TEST_SAMPLES = "test_samples"
+"""The tag of a version that says which test samples its own dataset has."""
 RETRAIN_SUITE = "retrain"
 EVALUATION_BATCH = 100
 
@@ -86,7 +89,10 @@ def champion_experiment(benchmark: BenchmarkName, root: Location, tracking_uri: 
         if experiment.data.origin == "generated":
             n_train = max(n_train, n_own)
     data = extended(replace(experiment.data, n_train=n_train), tuple(added.values()))
-    return replace(experiment, data=data, start=Start(source=identity))
+    training = experiment.training
+    if training.selection == "best_test":  # the test samples will judge it
+        training = replace(training, selection="last")
+    return replace(experiment, data=data, training=training, start=Start(source=identity))
 
 
 def with_more_seeds(experiment: Experiment, n_new: int) -> Experiment:
@@ -229,14 +235,25 @@ def judge_left(
         registry.set_tags(left, {"judged/reason": f"its run is not in {root}"})
         return None
     registry.set_alias(name, "challenger", left.number)
-    return judge(benchmark, _dataset_of(result, root).location, tracking_uri, rule)
+    try:
+        return judge(benchmark, _dataset_of(result, root).location, tracking_uri, rule)
+    except (BadInput, NotADataset, DatasetIncomplete) as error:
+        # It would be the same every night, and no later retraining would be reached.
+        verdict = {"promoted": False, "reason": f"it cannot be judged: {error}"}
+        registry.set_tags(left, {f"judged/{key}": str(value) for key, value in verdict.items()})
+        registry.remove_alias(name, "challenger")
+        return _told(registry.with_alias(name, "champion") or left, left, verdict)
 
 
 def _awaits_verdict(version: ModelVersion) -> bool:
+    """Return whether a retraining died before the end of its judgement.
+
+    Its last step takes the alias of the challenger away: with that, tags do not mean a verdict.
+    """
     is_judged = any(tag.startswith("judged/") for tag in version.tags)
     return (
         version.tags.get("suite") == RETRAIN_SUITE
-        and not is_judged
+        and ("challenger" in version.aliases or not is_judged)
         and "champion" not in version.aliases
     )
 
@@ -257,11 +274,14 @@ def settle_champion(
     """Let the best of some registered runs of a benchmark challenge its champion.
 
     The best has the least error on validation samples, so that the test samples judge a model
-    that they did not choose. Without a champion it becomes that. A champion of the preset smoke,
-    which learns nothing, gives way to any other. Returns the verdict, or None where there was
-    nothing to decide.
+    that they did not choose; runs whose epoch they chose are left out. Without a champion it
+    becomes that. A champion of the preset smoke, which learns nothing, gives way to any other.
+    Returns the verdict, or None where there was nothing to decide.
     """
-    best = min(results, key=_choosing_error)
+    fair = [result for result in results if result.get("selection") != "best_test"]
+    if not fair:
+        return None
+    best = min(fair, key=_choosing_error)
     registry, name = ModelRegistry(tracking_uri), registered_name(best["benchmark"])
     challenger = registry.of_run(name, best["identity"])
     if challenger is None:
@@ -276,7 +296,8 @@ def settle_champion(
         registry.set_alias(name, "champion", challenger.number)
         reason = "the champion only showed that it runs" if gives_way else "the first champion"
         return _told(champion or challenger, challenger, {"promoted": True, "reason": reason})
-    if challenger.tags.get("judged/against") == str(champion.number):
+    lost = challenger.tags.get("judged/promoted") == "False"
+    if lost and challenger.tags.get("judged/against") == str(champion.number):
         return None  # the verdict would be the same
     return _judged(registry, champion, challenger, dataset, rule or PromotionRule())
 
@@ -293,8 +314,10 @@ def _judged(
     rule: PromotionRule,
 ) -> dict[str, Any]:
     """Compare two versions, keep the verdict with the challenger, then move the alias."""
-    _require_locked(registry, champion, challenger, dataset)
+    digest = _test_digest(dataset)
+    _require_locked(registry, champion, challenger, dataset, digest)
     verdict = compare(registry, champion, challenger, dataset, rule)
+    registry.set_name_tag(champion.name, LOCKED, digest)  # both can be judged by them
     figures = {f"judged/{key}": str(value) for key, value in verdict.plain().items()}
     registry.set_tags(challenger, {**figures, "judged/against": str(champion.number)})
     if verdict.promoted:
@@ -343,28 +366,38 @@ def _opened(registry: ModelRegistry, version: ModelVersion) -> PackagedModel:
 
 
 def _require_locked(
-    registry: ModelRegistry, champion: ModelVersion, challenger: ModelVersion, dataset: Dataset
+    registry: ModelRegistry,
+    champion: ModelVersion,
+    challenger: ModelVersion,
+    dataset: Dataset,
+    digest: str,
 ) -> None:
-    """Lock a name to its test samples at first, and later refuse others.
+    """Refuse other test samples than those of earlier judgements, or of the champion before any.
 
     The first are not chosen by a challenger of another kind of data than the champion's.
     """
-    name, digest = champion.name, _test_digest(dataset)
-    locked = registry.name_tags(name).get(LOCKED)
+    name = champion.name
+    locked = registry.name_tags(name).get(LOCKED) or champion.tags.get(TEST_SAMPLES)
     before, after = (each.tags.get("origin", "generated") for each in (champion, challenger))
     if not locked and before != after:
         raise BadInput(
             f"{name}/{challenger.number} was trained on {after} data and the champion on {before} "
             "data; choose with `lsm registry promote`"
         )
-    if not locked:
-        registry.set_name_tag(name, LOCKED, digest)
-    elif locked != digest:
+    if locked and locked != digest:
         raise BadInput(
             f"the test samples of {dataset.location} are not those by which models of "
             f"{name.removeprefix('lsm-')} are judged ({digest} instead of {locked}); judge on "
             "data with the same test samples, or choose with `lsm registry promote`"
         )
+
+
+def samples_tag(result: dict[str, Any], root: Location) -> dict[str, str]:
+    """Return the tag that says which test samples a run's dataset has; none if it is gone."""
+    try:
+        return {TEST_SAMPLES: _test_digest(_dataset_of(result, root))}
+    except (NotADataset, DatasetIncomplete):
+        return {}
 
 
 def _test_digest(dataset: Dataset) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from mlflow import MlflowClient
 
 from flows.errors import BadInput
 from flows.steps import datasets
@@ -17,6 +18,7 @@ from flows.steps.registration import promote, register_run
 from flows.steps.retraining import (
     LOCKED,
     RETRAIN_SUITE,
+    TEST_SAMPLES,
     NoChampion,
     champion_experiment,
     experiment_of,
@@ -152,19 +154,36 @@ def test_a_crash_in_the_middle_changes_nothing(
     assert registry.find(f"{NAME}@champion").number == versions["better"]
 
 
-def die_before(step: str, identity: str, root: str, uri: str) -> None:
+DEATHS = ("alias", "verdict", "half a verdict", "promotion")
+"""Before what a retraining is killed."""
+
+
+def die_before(step: str, identity: str, root: str, uri: str, dataset: str) -> None:
     """Register a challenger and judge it, and be killed where a step begins."""
+    n_tags = 0
 
     def dies(*_: object, **__: object) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
+    def dies_at_the_second(*_: object, **__: object) -> None:
+        nonlocal n_tags
+        n_tags += 1
+        if n_tags > 1:
+            dies()
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ModelRegistry, step, dies)
+        if step == "alias":
+            patch.setattr(ModelRegistry, "set_alias", dies)
         register_run(identity, Location.parse(root), uri, alias="challenger")
-        raise AssertionError(f"{step} was not called")
+        if step == "half a verdict":
+            patch.setattr(MlflowClient, "set_model_version_tag", dies_at_the_second)
+        else:
+            patch.setattr(ModelRegistry, "set_tags" if step == "verdict" else "set_alias", dies)
+        judge("burgers", Location.parse(dataset), uri)
+        raise AssertionError(f"it was not killed before its {step}")
 
 
-@pytest.mark.parametrize("step", ["set_alias", "remove_alias"])
+@pytest.mark.parametrize("step", DEATHS)
 def test_a_retraining_that_was_killed_before_its_verdict_gets_it_the_next_time(
     step: str,
     registry: ModelRegistry,
@@ -172,21 +191,14 @@ def test_a_retraining_that_was_killed_before_its_verdict_gets_it_the_next_time(
     dataset: Location,
     root: Location,
 ) -> None:
-    number = ("set_alias", "remove_alias").index(step)
-    made = cell("burgers", "fno", 100 + number, **PARAMETERS)
-    write_run(made, root, {"outputs.mean": 0.05, "outputs.std": 1e-3}, suite=RETRAIN_SUITE)
-    name_dataset(made, root, dataset)
-    record_run(registry.uri, Path(str(root)), made.identity)
+    made = retrained(100 + DEATHS.index(step), registry, root, dataset)
     before = registry.find(f"{NAME}@champion").number
-    if step == "set_alias":
-        child = get_context("spawn").Process(
-            target=die_before, args=(step, made.identity, str(root), registry.uri)
-        )
-        child.start()
-        child.join()
-        assert child.exitcode == -signal.SIGKILL
-    else:
-        register_run(made.identity, root, registry.uri, alias="challenger")
+    child = get_context("spawn").Process(
+        target=die_before, args=(step, made.identity, str(root), registry.uri, str(dataset))
+    )
+    child.start()
+    child.join()
+    assert child.exitcode == -signal.SIGKILL
     assert registry.find(f"{NAME}@champion").number == before
     verdict = judge_left("burgers", root, registry.uri)
     assert verdict is not None
@@ -194,6 +206,32 @@ def test_a_retraining_that_was_killed_before_its_verdict_gets_it_the_next_time(
     promoted = registry.find(f"{NAME}@champion")
     assert promoted.tags["identity"] == made.identity
     assert judge_left("burgers", root, registry.uri) is None
+
+
+def retrained(
+    seed: int, registry: ModelRegistry, root: Location, dataset: Location, offset: float = 0.05
+) -> Experiment:
+    """Keep a run of a retraining, which is not registered yet."""
+    made = cell("burgers", "fno", seed, **PARAMETERS)
+    write_run(made, root, {"outputs.mean": offset, "outputs.std": 1e-3}, suite=RETRAIN_SUITE)
+    name_dataset(made, root, dataset)
+    record_run(registry.uri, Path(str(root)), made.identity)
+    return made
+
+
+def test_a_model_that_cannot_be_judged_is_told_once_and_stops_no_later_retraining(
+    registry: ModelRegistry, versions: dict[str, int], dataset: Location, root: Location
+) -> None:
+    registry.set_name_tag(NAME, LOCKED, "of other samples")
+    made = retrained(200, registry, root, dataset)
+    register_run(made.identity, root, registry.uri, alias="challenger")
+    verdict = judge_left("burgers", root, registry.uri)
+    registry.set_name_tag(NAME, LOCKED, "")
+    assert verdict is not None
+    assert not verdict["promoted"]
+    assert "not those by which models of burgers are judged" in verdict["reason"]
+    assert judge_left("burgers", root, registry.uri) is None
+    assert registry.find(f"{NAME}@champion").number == versions["usual"]
 
 
 def name_dataset(made: Experiment, root: Location, dataset: Location) -> None:
@@ -231,6 +269,22 @@ def test_promoting_a_model_of_other_data_unlocks_the_test_samples(
     assert registry.find(f"{NAME}@champion").number == versions["equal"]
     registry.set_alias(NAME, "challenger", versions["better"])
     assert judge("burgers", dataset, registry.uri)["promoted"]
+
+
+def test_before_the_first_judgement_the_champions_own_test_samples_count(
+    registry: ModelRegistry, versions: dict[str, int], dataset: Location, root: Location
+) -> None:
+    made = retrained(300, registry, root, dataset, offset=1.0)
+    champion = register_run(made.identity, root, registry.uri)
+    promote(f"{NAME}/{champion.number}", registry.uri)
+    registry.set_name_tag(NAME, LOCKED, "")
+    registry.set_alias(NAME, "challenger", versions["better"])
+    plan = replace(cell("burgers", **PARAMETERS).data, n_train=4, n_validation=2, n_test=8)
+    with pytest.raises(BadInput, match=f"instead of {champion.tags[TEST_SAMPLES]}"):
+        judge("burgers", written(plan, root).location, registry.uri)
+    assert registry.name_tags(NAME)[LOCKED] == ""
+    assert judge("burgers", dataset, registry.uri)["promoted"]
+    assert registry.name_tags(NAME)[LOCKED] == champion.tags[TEST_SAMPLES]
 
 
 def test_a_challenger_of_other_data_does_not_choose_the_test_samples(
@@ -378,6 +432,31 @@ def test_the_best_of_some_runs_challenges_the_champion(
     assert not told["promoted"]
     assert settle_champion([runs["usual"]], root, registry.uri) is None
     assert registry.find(f"{NAME}@champion").number == versions["better"]
+    # Nor does a champion come back that somebody has replaced.
+    promote(f"{NAME}/{versions['worse']}", registry.uri)
+    assert settle_champion([runs["better"]], root, registry.uri) is None
+    # A verdict whose promotion did not come about is given again.
+    registry.set_tags(registry.find(f"{NAME}/{versions['better']}"), {"judged/promoted": "True"})
+    again = settle_champion([runs["better"]], root, registry.uri)
+    assert again is not None
+    assert again["promoted"]
+    assert registry.find(f"{NAME}@champion").number == versions["better"]
+
+
+def test_a_run_whose_epoch_the_test_samples_chose_does_not_challenge(
+    registry: ModelRegistry, versions: dict[str, int], dataset: Location, root: Location
+) -> None:
+    run = {
+        "identity": registry.find(f"{NAME}/{versions['better']}").tags["identity"],
+        "benchmark": "burgers",
+        "preset": "smoke",
+        "test": {"rel_l2": 0.1},
+        "selection": "best_test",
+        "dataset": {"name": dataset.name},
+    }
+    assert settle_champion([run], root, registry.uri) is None
+    assert registry.find(f"{NAME}@champion").number == versions["usual"]
+    assert settle_champion([{**run, "selection": "last"}], root, registry.uri) is not None
 
 
 def test_a_champion_that_learned_nothing_gives_way(
