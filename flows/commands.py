@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from lsm_core.names import PRESET_PURPOSES, BenchmarkName, ModelName
 
 if TYPE_CHECKING:
+    from flows.parameters import TrainingSetting
     from flows.settings import Settings
 
 
@@ -159,8 +160,9 @@ def _train_as_rank(options: argparse.Namespace) -> None:
         _show_results([result], options.json)
 
 
-def _changes(options: argparse.Namespace) -> dict[str, Any]:
+def _changes(options: argparse.Namespace) -> "dict[TrainingSetting, Any]":
     """Return the settings of the preset that the command line changes."""
+    names: tuple[TrainingSetting, ...]
     names = ("fraction", "epochs", "batch_size", "learning_rate", "selection")
     return {name: getattr(options, name) for name in names if getattr(options, name) is not None}
 

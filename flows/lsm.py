@@ -8,17 +8,18 @@ from prefect.artifacts import create_markdown_artifact
 from flows.errors import CellsFailed
 from flows.matrix import run_side_by_side
 from flows.official_data import on_official_data
+from flows.parameters import Benchmarks, Models, Seeds
 from flows.report_link import link_report
 from flows.settings import Settings
-from lsm_core.names import BenchmarkName, ModelName, PresetName
+from lsm_core.names import PresetName
 
 
 @flow(name="lsm", flow_run_name="benchmark-{preset}")
 def lsm(
     preset: PresetName = "quick",
-    benchmarks: list[BenchmarkName] | None = None,
-    models: list[ModelName] | None = None,
-    seeds: list[int] | None = None,
+    benchmarks: Benchmarks | None = None,
+    models: Models | None = None,
+    seeds: Seeds | None = None,
     official: bool = False,
 ) -> dict[str, Any]:
     """Prepare the data, train every model on every benchmark, compare, and write the report.

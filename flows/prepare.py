@@ -5,6 +5,7 @@ from typing import get_args
 from prefect import flow
 from prefect.artifacts import create_markdown_artifact
 
+from flows.parameters import Benchmarks, Positive
 from flows.settings import Settings
 from flows.tasks import convert_official, generate_dataset
 from lsm_core.names import BenchmarkName, PresetName
@@ -12,12 +13,12 @@ from lsm_core.names import BenchmarkName, PresetName
 
 @flow(name="prepare", flow_run_name="prepare-{preset}")
 def prepare(
-    benchmarks: list[BenchmarkName] | None = None,
+    benchmarks: Benchmarks | None = None,
     preset: PresetName = "quick",
-    resolutions: list[int] | None = None,
+    resolutions: list[Positive] | None = None,
     official: bool = False,
     mirrors: list[str] | None = None,
-    stride: int | None = None,
+    stride: Positive | None = None,
 ) -> dict[str, str]:
     """Fill the datasets of some benchmarks (of all if none are named) and return their places.
 

@@ -8,6 +8,7 @@ from prefect.artifacts import create_markdown_artifact
 
 from flows.errors import BadInput, CellsFailed
 from flows.matrix import run_cells
+from flows.parameters import Gain, Level, Positive
 from flows.settings import Settings
 from flows.tasks import at_most
 from lsm_core.names import BenchmarkName
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
 @flow(name="retrain", flow_run_name="retrain-{benchmark}", task_runner=at_most(1))
 def retrain(
     benchmark: BenchmarkName,
-    n_new: int = 64,
+    n_new: Positive = 64,
     watched: str | None = None,
     dataset: str | None = None,
-    level: float = 0.01,
-    least_gain: float = 0.01,
+    level: Level = 0.01,
+    least_gain: Gain = 0.01,
 ) -> dict[str, Any]:
     """Train a challenger on new samples and promote it if it is better; return why.
 

@@ -9,6 +9,7 @@ from prefect.artifacts import create_markdown_artifact
 from flows.errors import BadInput, CellsFailed
 from flows.matrix import run_side_by_side
 from flows.official_data import on_official_data
+from flows.parameters import Benchmarks, Models, Positive, Rows, Seeds
 from flows.report_link import link_report
 from flows.settings import Settings
 from lsm_core.names import BenchmarkName, ModelName, PresetName, StudyName
@@ -81,10 +82,10 @@ def _run(name: str, preset: PresetName, cells: Sequence["Cell"], official: bool)
 def study(
     name: StudyName,
     preset: PresetName = "quick",
-    seeds: list[int] | None = None,
-    models: list[ModelName] | None = None,
-    rows: list[str] | None = None,
-    benchmarks: list[BenchmarkName] | None = None,
+    seeds: Seeds | None = None,
+    models: Models | None = None,
+    rows: Rows | None = None,
+    benchmarks: Benchmarks | None = None,
     official: bool = False,
 ) -> Results:
     """Run any study by its name, or some rows of it.
@@ -99,9 +100,9 @@ def study(
 @flow(name="transfer", flow_run_name="transfer-{preset}")
 def transfer(
     preset: PresetName = "quick",
-    seeds: list[int] | None = None,
-    models: list[ModelName] | None = None,
-    rows: list[str] | None = None,
+    seeds: Seeds | None = None,
+    models: Models | None = None,
+    rows: Rows | None = None,
     official: bool = False,
 ) -> Results:
     """Train on parts of the airfoil samples, from scratch and from models of pipes.
@@ -116,8 +117,8 @@ def transfer(
 def resolutions(
     benchmark: Literal["darcy", "burgers", "navier-stokes"],
     preset: PresetName = "quick",
-    seeds: list[int] | None = None,
-    models: list[ModelName] | None = None,
+    seeds: Seeds | None = None,
+    models: Models | None = None,
     official: bool = False,
 ) -> Results:
     """Train on the same samples at several resolutions.
@@ -136,9 +137,9 @@ def resolutions(
 @flow(name="ablations", flow_run_name="ablations-{preset}")
 def ablations(
     preset: PresetName = "quick",
-    seeds: list[int] | None = None,
-    rows: list[str] | None = None,
-    benchmarks: list[BenchmarkName] | None = None,
+    seeds: Seeds | None = None,
+    rows: Rows | None = None,
+    benchmarks: Benchmarks | None = None,
     official: bool = False,
 ) -> Results:
     """Train LSM with parts replaced or left out: all rows of the tables, or some.
@@ -154,8 +155,8 @@ def ablations(
 @flow(name="hyperparameters", flow_run_name="hyperparameters-{preset}")
 def hyperparameters(
     preset: PresetName = "quick",
-    seeds: list[int] | None = None,
-    rows: list[str] | None = None,
+    seeds: Seeds | None = None,
+    rows: Rows | None = None,
     official: bool = False,
 ) -> Results:
     """Train LSM with other numbers of tokens, basis operators and scales: all rows, or some."""
@@ -165,9 +166,9 @@ def hyperparameters(
 @flow(name="stability", flow_run_name="stability-{preset}")
 def stability(
     preset: PresetName = "quick",
-    seeds: list[int] | None = None,
-    benchmarks: list[BenchmarkName] | None = None,
-    models: list[ModelName] | None = None,
+    seeds: Seeds | None = None,
+    benchmarks: Benchmarks | None = None,
+    models: Models | None = None,
     official: bool = False,
 ) -> Results:
     """Train LSM, or other models, on every benchmark from five seeds, or from those given."""
@@ -181,7 +182,7 @@ def stability(
 
 
 @flow(name="efficiency")
-def efficiency(models: list[ModelName] | None = None, sizes: list[int] | None = None) -> Results:
+def efficiency(models: Models | None = None, sizes: list[Positive] | None = None) -> Results:
     """Measure what models cost on larger and larger grids: the paper's of both if none are named.
 
     What was measured before on this machine is taken from the store.

@@ -9,9 +9,10 @@ from prefect.artifacts import create_markdown_artifact
 from flows.errors import CellsFailed
 from flows.matrix import run_cells
 from flows.official_data import on_official_data
+from flows.parameters import Benchmarks, Models, Positive, Seeds, TrainingSetting
 from flows.settings import Settings
 from flows.tasks import at_most
-from lsm_core.names import BenchmarkName, ModelName, PresetName
+from lsm_core.names import PresetName
 
 
 # One run at a time unless the caller, who knows the machine, gives a wider runner.
@@ -21,15 +22,15 @@ from lsm_core.names import BenchmarkName, ModelName, PresetName
     task_runner=at_most(1),
 )
 def train(
-    benchmarks: list[BenchmarkName],
-    models: list[ModelName],
+    benchmarks: Benchmarks,
+    models: Models,
     preset: PresetName = "quick",
-    seeds: list[int] | None = None,
+    seeds: Seeds | None = None,
     suite: str = "train",
-    threads: int | None = None,
-    ranks: int = 1,
+    threads: Positive | None = None,
+    ranks: Positive = 1,
     source: str | None = None,
-    training: dict[str, Any] | None = None,
+    training: dict[TrainingSetting, Any] | None = None,
     frozen: list[str] | None = None,
     official: bool = False,
 ) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, get_args
 
 from flows.errors import BadInput
+from flows.parameters import TrainingSetting
 from flows.steps.datasets import recipe_of
 from flows.steps.run_record import result_head
 from flows.steps.sources import source_digest
@@ -58,7 +59,7 @@ def chosen_cell(
     seed: int,
     *,
     source: str | None = None,
-    training: Mapping[str, Any] | None = None,
+    training: Mapping[TrainingSetting, Any] | None = None,
     frozen: Sequence[str] = (),
 ) -> Experiment:
     """Return a cell with settings of its own: a source to start from, other ways to train.
@@ -69,7 +70,8 @@ def chosen_cell(
     try:
         check_applies(benchmark, model)
         chosen = experiment(preset, benchmark, model, seed)
-        chosen = replace(chosen, training=replace(chosen.training, **(training or {})))
+        changes: dict[str, Any] = {str(name): value for name, value in (training or {}).items()}
+        chosen = replace(chosen, training=replace(chosen.training, **changes))
         if source is not None:
             named = next((name for name in get_args(BenchmarkName) if name == source), None)
             origin = experiment(preset, named, model, seed) if named else source

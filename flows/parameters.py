@@ -1,0 +1,32 @@
+"""What the parameters of flows may be; Prefect's server refuses others when a run is submitted."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from lsm_core.names import BenchmarkName, ModelName
+
+Positive = Annotated[int, Field(ge=1)]
+Seeds = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+Level = Annotated[float, Field(gt=0, lt=1)]
+Gain = Annotated[float, Field(ge=0, lt=1)]
+Benchmarks = Annotated[list[BenchmarkName], Field(min_length=1)]
+Models = Annotated[list[ModelName], Field(min_length=1)]
+Rows = Annotated[list[str], Field(min_length=1)]
+TrainingSetting = Literal[
+    "epochs",
+    "batch_size",
+    "learning_rate",
+    "weight_decay",
+    "schedule",
+    "input_normalization",
+    "target_normalization",
+    "fraction",
+    "accumulation",
+    "precision",
+    "compile",
+    "shuffle_bytes",
+    "selection",
+    "test_statistics",
+]
+"""The names of a TrainingConfig, without importing it."""

@@ -1,0 +1,53 @@
+"""Parameters of flows, as Prefect's server looks at them when a run is submitted."""
+
+from dataclasses import fields
+from typing import Any, get_args
+
+import pytest
+from prefect import Flow
+from prefect.utilities.schema_tools.validation import ValidationError, validate
+
+from flows.lsm import lsm
+from flows.parameters import TrainingSetting
+from flows.prepare import prepare
+from flows.retrain import retrain
+from flows.studies import ablations, efficiency
+from flows.train import train
+from lsm_core.training.config import TrainingConfig
+
+ONE = {"benchmarks": ["darcy"], "models": ["lsm"]}
+
+
+@pytest.mark.parametrize(
+    ("flow", "wrong", "said"),
+    [
+        (retrain, {"benchmark": "darcy", "n_new": -5}, "-5 is less than the minimum of 1"),
+        (retrain, {"benchmark": "darcy", "level": 7.0}, "7.0 is greater than or equal to"),
+        (retrain, {"benchmark": "darcy", "least_gain": -1}, "-1 is less than the minimum of 0"),
+        (retrain, {"benchmark": "weather"}, "'weather' is not one of"),
+        (train, {**ONE, "seeds": [-1]}, "-1 is less than the minimum of 0"),
+        (train, {**ONE, "training": {"epochz": 3}}, "'epochz': 3"),
+        (train, {"benchmarks": [], "models": ["lsm"]}, "should be non-empty"),
+        (train, {**ONE, "ranks": 0}, "0 is less than the minimum of 1"),
+        (lsm, {"seeds": []}, "should be non-empty"),
+        (prepare, {"resolutions": [0]}, "0 is less than the minimum of 1"),
+        (efficiency, {"sizes": [-64]}, "-64 is less than the minimum of 1"),
+        (ablations, {"rows": []}, "should be non-empty"),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_refused(
+    flow: Flow[..., Any], wrong: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ValidationError, match=said):
+        validate(wrong, flow.parameters.model_dump(), raise_on_error=True)
+
+
+def test_values_that_make_sense_are_taken() -> None:
+    changes = {**ONE, "seeds": [0, 1], "training": {"epochs": 3, "fraction": 0.2}}
+    for flow, given in ((train, changes), (retrain, {"benchmark": "darcy"}), (lsm, {})):
+        validate(given, flow.parameters.model_dump(), raise_on_error=True)
+        flow.validate_parameters(given)
+
+
+def test_every_setting_of_training_may_be_changed() -> None:
+    assert set(get_args(TrainingSetting)) == {field.name for field in fields(TrainingConfig)}
