@@ -194,6 +194,10 @@ class _Run:
         self.history = notes["history"]
         if notes["best"]["epoch"]:
             self.best = _Best(**notes["best"], weights=load(self.checkpoints.best()))
+        if self.log is not None:
+            # The machine before this may be gone with its journal, and no step can be added later.
+            for record in self.history:
+                self.log.log(record["epoch"], epoch_metrics(record))
 
     def _after(self, happened: BatchReport | EpochReport) -> None:
         is_epoch = isinstance(happened, EpochReport)

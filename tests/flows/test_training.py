@@ -1,5 +1,6 @@
 """One experiment, from the store to a result, killed and resumed."""
 
+import shutil
 import threading
 import time
 from dataclasses import replace
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from flows.services import free_port
 from flows.steps import datasets, machine_load, training
 from flows.steps.cells import cell, failed, is_finished
 from flows.steps.report import write_report
@@ -86,6 +88,20 @@ def test_a_killed_run_resumes_to_the_same_result_and_weights(folder: Path) -> No
     assert [metric.step for metric in steps] == [1, 2, 3, 4]
     assert run.info.status == "FINISHED"
     assert run.data.metrics["test/rel_l2"] == pytest.approx(result["test"]["rel_l2"])
+
+
+def test_a_run_that_goes_on_on_another_machine_has_all_its_epochs(folder: Path) -> None:
+    place = workplace(folder, "moved")
+    nobody = replace(place, tracking_uri=f"http://127.0.0.1:{free_port()}")
+    with pytest.raises(Killed):
+        train(nobody, kill_after=4)
+    shutil.rmtree(str(folder / "moved" / "journal"))  # what nobody took went with the machine
+    elsewhere = replace(place, tracking_uri=f"sqlite:///{folder}/moved.db")
+    train(elsewhere)
+    client = elsewhere.tracking().client
+    (run,) = client.search_runs(["1"])
+    steps = client.get_metric_history(run.info.run_id, "train/rel_l2")
+    assert [metric.step for metric in steps] == [1, 2, 3, 4]
 
 
 def _model_part(content: bytes | None) -> dict[str, list[float]]:
