@@ -19,6 +19,7 @@ from flows.services import start_service, stop_process
 from flows.settings import Settings, postgres_folder
 from flows.stack_file import services
 from flows.stack_lock import stack_lock
+from storage.location import Location
 
 
 def back_up(
@@ -59,6 +60,7 @@ def restore(
             f"{folder} has no copies that end with .{suffix}; name a folder that `lsm stack "
             "backup` has made, and set LSM_DATABASE as it was then"
         )
+    Location(settings.state.as_uri()).require_writable()
     with stack_lock(settings.state, on_wait):
         if any(service.process() for service in services(settings)):
             raise BadInput("the stack runs; `lsm stack down`, then restore")
@@ -87,8 +89,11 @@ def _sqlite_files(settings: Settings) -> dict[str, Path]:
 
 def _copy(database: Path, copy: Path) -> None:
     """Copy what is committed at one moment, whoever writes meanwhile."""
-    with closing(sqlite3.connect(database)) as old, closing(sqlite3.connect(copy)) as new:
-        old.backup(new)
+    try:
+        with closing(sqlite3.connect(database)) as old, closing(sqlite3.connect(copy)) as new:
+            old.backup(new)
+    except sqlite3.Error as error:
+        raise ServiceFailed(f"{database} cannot be copied to {copy}: {error}") from error
 
 
 def _check(copy: Path) -> None:

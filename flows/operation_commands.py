@@ -6,8 +6,6 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from flows.commands import current_settings
-
 if TYPE_CHECKING:
     from flows.settings import Settings
     from flows.stack import Condition
@@ -19,11 +17,19 @@ def runs(options: argparse.Namespace) -> None:
     from dataclasses import asdict
 
     from flows.errors import CellsFailed
+    from flows.settings import Settings
     from flows.steps.runs_sync import describe, sync
+    from storage.errors import StoreUnavailable
     from storage.run_journal import journal_folder
 
-    settings = current_settings()
-    synced = sync(journal_folder(settings.root), settings.tracking_uri)
+    # Journals lie on this machine: they are sent while a store elsewhere is away, too.
+    settings = Settings.from_environment()
+    folder = journal_folder(settings.root)
+    try:
+        synced = sync(folder, settings.tracking_uri)
+    except OSError as error:
+        said = f"cannot note in {folder} what was sent: {error.strerror or error}"
+        raise StoreUnavailable(f"{said}; let this user write there") from error
     if options.json:
         print(json.dumps([asdict(run) for run in synced]))
     else:
@@ -36,8 +42,11 @@ def stack(options: argparse.Namespace) -> None:
     """Start, stop or show the servers on this machine, or tell a server of the flows."""
     from flows import stack
     from flows.deployment import deploy
+    from flows.settings import Settings
 
-    settings = current_settings()
+    # Only `up` needs a store that can be written, and looks at it itself: a stack is to be shown
+    # and stopped while its store is away, and the flows are declared where there is none.
+    settings = Settings.from_environment()
     if options.action in ("backup", "restore"):
         _copy_databases(settings, options)
         return

@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
-from urllib.parse import urlparse
+from urllib.parse import ParseResult, urlparse
 
 from flows.errors import BadInput
 from storage.location import Location
@@ -96,18 +96,35 @@ def database_url(database: str, state: Path, name: Literal["prefect", "mlflow"])
     driver = {"prefect": "asyncpg", "mlflow": "psycopg2"}[name]
     if database == "local":
         return f"postgresql+{driver}://postgres@/{name}?host={postgres_folder(state)}"
-    where = urlparse(database)
+    where = _parsed(database)
     if where.query:
         raise BadInput(
             "LSM_DATABASE has settings behind a question mark, which the drivers of the two "
             "servers name differently; give them by the environment (PGSSLMODE and the like)"
         )
-    if where.scheme != "postgresql" or not where.netloc or where.path.strip("/"):
+    is_server = where.scheme == "postgresql" and bool(where.netloc)
+    if not is_server or where.path.strip("/"):
+        got = "a name behind the host" if is_server else f"one of the scheme {where.scheme!r}"
         raise BadInput(
             "LSM_DATABASE must be `local` or postgresql://USER:PASSWORD@HOST:PORT without a "
-            f"database, got one of the scheme {where.scheme!r} with the path {where.path!r}"
+            f"database, got {got}"
         )
     return f"postgresql+{driver}://{where.netloc}/{name}"
+
+
+def _parsed(database: str) -> ParseResult:
+    """Return the parts of an address; BadInput, which does not show them, if they are torn."""
+    try:
+        where = urlparse(database)
+        is_torn = "#" in database or "@" in where.path + where.query or where.netloc.count("@") > 1
+    except ValueError:
+        is_torn = True
+    if is_torn:
+        raise BadInput(
+            "LSM_DATABASE cannot be read as an address: write the characters / ? # @ [ ] of a user "
+            "or a password percent-encoded, as %2F %3F %23 %40 %5B %5D"
+        )
+    return where
 
 
 def postgres_folder(state: Path) -> Path:

@@ -4,6 +4,7 @@ Whoever changes it holds its lock: of two that start it at once, the second find
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -165,7 +166,8 @@ def down(settings: Settings, on_wait: Callable[[], None] = lambda: None) -> list
             if service.name == name and _stop(service)
         ]
         left = stop_marked(settings.state / "logs")
-        stack_file(settings).unlink(missing_ok=True)
+        with suppress(OSError):  # in a folder that is read-only it stays, and names what has ended
+            stack_file(settings).unlink(missing_ok=True)
     return [*stopped, *sorted(left)]
 
 

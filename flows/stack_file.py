@@ -88,6 +88,9 @@ def services(settings: Settings) -> list[Service]:
         return [Service(**{**entry, "command": tuple(entry["command"])}) for entry in entries]
     except FileNotFoundError:
         return []
+    except OSError as error:
+        said = f"{stack_file(settings)} cannot be read: {error.strerror or error}"
+        raise ServiceFailed(f"{said}; mend it, or name another store with LSM_STORE") from error
     except (ValueError, TypeError, KeyError) as error:
         raise ServiceFailed(
             f"{stack_file(settings)} is not readable ({error}); remove it, then `lsm stack down`"

@@ -4,12 +4,15 @@ The kernel takes it back when its holder dies, however that happens. The file it
 it could be another file for everybody who comes later.
 """
 
+import errno
 import fcntl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
+
+from storage.errors import StoreUnavailable
 
 PAUSE = 0.2
 SOON = 1.0
@@ -19,8 +22,15 @@ SOON = 1.0
 @contextmanager
 def stack_lock(state: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Hold the lock while the block runs; `on_wait` is called once if another has it for long."""
-    state.mkdir(parents=True, exist_ok=True)
-    with _opened(state) as file:
+    try:
+        state.mkdir(parents=True, exist_ok=True)
+        opened = _opened(state)
+    except OSError as error:
+        raise StoreUnavailable(
+            f"cannot lock the stack in {state}: {error.strerror or error}; if it was started with "
+            "another store, name that with LSM_STORE or --store"
+        ) from error
+    with opened as file:
         told_at: float | None = time.monotonic() + SOON
         while not _is_ours(file):
             if told_at is not None and time.monotonic() >= told_at:
@@ -43,7 +53,13 @@ def stack_lock_if_free(state: Path) -> Iterator[bool]:
 
 
 def _opened(state: Path) -> IO[bytes]:
-    return (state / "stack.lock").open("ab")
+    path = state / "stack.lock"
+    try:
+        return path.open("ab")
+    except OSError as error:
+        if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM) or not path.exists():
+            raise
+        return path.open("rb")  # a lock needs no right to write
 
 
 def _is_ours(file: IO[bytes]) -> bool:

@@ -4,6 +4,7 @@ import asyncio
 import atexit
 import errno
 import os
+import re
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -11,7 +12,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
-from urllib.parse import urlsplit
 
 import fsspec
 from zarr.abc.store import Store
@@ -23,6 +23,12 @@ SCHEMES = ("file", "memory", "s3", "gs", "az", "abfs", "http", "https")
 PART_BYTES = 2**24
 """How much of a large object goes to an object store in one request, and is sent again if lost."""
 REMOVALS = 10
+TORN_PASSWORD = re.compile(
+    r"(?<=://)"
+    r"(?!(?:\[[^\]\s]*\]|[^\s:/?#@\[\]]*)(?::\d{1,5})?(?:[/?#\s]|$))"  # a host, perhaps a port
+    r"[^\s/?#@:]*:[^\s/?#@]*[/?#]\S*@"
+)
+"""User and password that hold a / ? or #, so that by the rules of addresses the host ends there."""
 TRANSPORTS = ("botocore", "aiobotocore", "aiohttp", "fsspec", "asyncio")
 
 
@@ -40,17 +46,18 @@ class Location:
         """Return the location a user means by a URL or a path of this machine."""
         if "://" not in text:
             return cls(Path(text).expanduser().absolute().as_uri())
-        scheme = text.split("://", 1)[0]
+        scheme, rest = text.split("://", 1)
+        user = re.split("[/?#]", rest, maxsplit=1)[0].rpartition("@")[0]
+        # Addresses are shown and kept; whoever may read them is not to learn a password.
+        if ":" in user or TORN_PASSWORD.search(text):
+            raise ValueError(
+                f"the store address that starts with {scheme}:// holds a password; leave it out "
+                "and give credentials by the environment"
+            )
         if scheme not in SCHEMES:
             raise ValueError(
-                f"the store address {text!r} starts with {scheme}://, which is not known here; "
+                f"the store address starts with {scheme}://, which is not known here; "
                 f"use a folder or one of {', '.join(name + '://' for name in SCHEMES)}"
-            )
-        if ":" in urlsplit(text).netloc.rpartition("@")[0]:
-            # Addresses are shown and kept; whoever may read them is not to learn a password.
-            raise ValueError(
-                f"the store address at {urlsplit(text).netloc.rpartition('@')[2]} holds a password;"
-                " leave it out and give credentials by the environment"
             )
         return cls(text.rstrip("/"))
 

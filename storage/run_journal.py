@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from storage.location import Location
+from storage.location import TORN_PASSWORD, Location
 
 SUFFIX = ".jsonl"
 KINDS = ("metrics", "parameters", "tags", "file", "status")
@@ -284,7 +284,7 @@ def journals(folder: Path) -> Iterator[Journal]:
 
 def without_credentials(text: str) -> str:
     """Return a URI, or a text with URIs, without the user names and passwords in them."""
-    bare = re.sub(r"(?<=://)[^/?#\s@]*(?:@[^/?#\s@]*)*@", "", text)
+    bare = re.sub(r"(?<=://)[^/?#\s@]*(?:@[^/?#\s@]*)*@", "", TORN_PASSWORD.sub("", text))
     return re.sub(r"(?<=[?&])(user|username|password)=[^&#\s]*&?", "", bare)
 
 

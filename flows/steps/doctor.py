@@ -15,7 +15,6 @@ from pathlib import Path
 
 from flows.settings import Settings
 from flows.steps.server_checks import (
-    PROJECT,
     Finding,
     Servers,
     check_dask,
@@ -26,10 +25,13 @@ from storage.claims import left_claims
 from storage.dataset_reader import open_dataset
 from storage.errors import DatasetIncomplete, StorageError
 from storage.location import Location
+from storage.processes import birth_of
 from storage.run_journal import journal_folder, journals, without_credentials
 
 LITTLE_SPACE, HARDLY_ANY_SPACE = 20e9, 2e9
 CLOCK_TOLERANCE = 60.0
+PINS = Path(__file__).parents[2] / "constraints.txt"
+"""Beside the sources; what is installed as a package has none."""
 
 
 def examine(
@@ -93,7 +95,9 @@ def check_packages() -> Finding:
     if broken:
         advice = "`pip install --constraint constraints.txt --editable .`"
         return Finding("packages", "problem", f"{_some(broken)}; {advice}")
-    pins = _pins(PROJECT / "constraints.txt")
+    if not PINS.is_file():
+        return Finding("packages", "ok", "within all bounds; no constraints.txt to compare with")
+    pins = _pins(PINS)
     other = [
         f"{name} {found} instead of {pinned}"
         for name, pinned in pins.items()
@@ -112,7 +116,7 @@ def _installed(name: str) -> str | None:
 
 
 def _pins(path: Path) -> dict[str, str]:
-    lines = path.read_text().splitlines() if path.is_file() else []
+    lines = path.read_text().splitlines()
     pairs = [line.partition(";")[0].strip().split("==") for line in lines if "==" in line]
     return {name: pinned for name, pinned in pairs if not name.startswith("#")}
 
@@ -216,10 +220,9 @@ def check_clock(folder: Path, dates: Mapping[str, datetime]) -> Finding:
 
 def check_stack(state: Path) -> Finding:
     """Check that what the stack started still runs."""
-    import psutil
-
     services = stack_services(state)
-    down = [each["name"] for each in services if not psutil.pid_exists(each["pid"])]
+    # A number alone may be another process's by now.
+    down = [each["name"] for each in services if birth_of(each["pid"]) != each["born"]]
     if down:
         text = f"{', '.join(down)} is down; `lsm stack up` starts it again"
         return Finding("stack", "problem", text)

@@ -18,7 +18,8 @@ from flows.automations import DECLARED, declared_automations
 from flows.settings import POOL, PREFECT_PORT, Settings
 from storage.run_journal import without_credentials
 
-PROJECT = Path(__file__).parents[2]
+DEPLOYMENTS = Path("prefect.yaml")
+"""What `lsm stack deploy` reads, in the folder that is worked in, as it does."""
 
 State = Literal["ok", "warning", "problem"]
 
@@ -90,9 +91,11 @@ class Servers:
         if "Prefect" not in self.dates:
             text = "not looked for, since Prefect does not answer"
             return Finding("deployments", "warning", text)
+        if not DEPLOYMENTS.is_file():
+            return Finding("deployments", "problem", _absent(DEPLOYMENTS))
         url = f"{self.settings.prefect_api}/deployments/filter"
         there = [each["name"] for each in self._ask("Prefect", url, self._prefect_login, {})]
-        wanted = _declared(PROJECT / "prefect.yaml")
+        wanted = _declared(DEPLOYMENTS)
         missing = sorted({name for name in wanted if wanted.count(name) > there.count(name)})
         if missing:
             advice = "`lsm stack deploy` declares them"
@@ -104,7 +107,9 @@ class Servers:
         if "Prefect" not in self.dates:
             text = "not looked for, since Prefect does not answer"
             return Finding("automations", "warning", text)
-        wanted = [each["name"] for each in declared_automations(PROJECT / DECLARED)]
+        if not DECLARED.is_file():
+            return Finding("automations", "problem", _absent(DECLARED))
+        wanted = [each["name"] for each in declared_automations(DECLARED)]
         url = f"{self.settings.prefect_api}/automations/filter"
         names = {"automations": {"name": {"any_": wanted}}}
         found = self._ask("Prefect", url, self._prefect_login, names)
@@ -173,12 +178,17 @@ def _check_database(uri: str, shown: str) -> Finding:
     return Finding("mlflow", "ok", f"{shown} answers, {count} runs")
 
 
+def _absent(path: Path) -> str:
+    return (
+        f"there is no {path} in {Path.cwd()}, so nobody knows what the server should have; "
+        "`lsm doctor` in the project's folder compares it"
+    )
+
+
 def _declared(path: Path) -> list[str]:
     """Return the names of the deployments in prefect.yaml."""
     import yaml
 
-    if not path.is_file():
-        return []
     return [each["name"] for each in yaml.safe_load(path.read_text()).get("deployments", [])]
 
 

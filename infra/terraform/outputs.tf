@@ -14,7 +14,7 @@ output "database_host" {
 }
 
 output "database_password_secret" {
-  description = "Where RDS keeps the password of the superuser `postgres`."
+  description = "Where RDS keeps the password of its first user `postgres`, who may make roles and databases."
   value       = aws_db_instance.database.master_user_secret[0].secret_arn
 }
 

@@ -35,6 +35,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def said(settings: dict[str, str]) -> Iterator[list[str]]:
     """Start the stack twice at the same moment; provide what both said."""
+    began = time.monotonic()
     both = [
         subprocess.Popen(
             [sys.executable, "-m", *UP],
@@ -49,6 +50,7 @@ def said(settings: dict[str, str]) -> Iterator[list[str]]:
     try:
         errors = [each.communicate(timeout=900)[1] for each in both]
         assert [each.returncode for each in both] == [0, 0], errors
+        print(f"two starts of the stack on a new store took {time.monotonic() - began:.1f} s")
         yield errors
     finally:
         down = run(["flows.cli", "stack", "down"], settings)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,10 @@ from flows.automations import DECLARED, declare_automations
 from flows.cli import main
 from flows.server_api import ask
 from flows.services import free_port, start_service, stop_process, wait_until_healthy
+from flows.settings import Settings
+from flows.steps.server_checks import Servers
 from storage.location import Location
+from storage.processes import birth_of
 from storage.run_journal import Heading, Journal
 from tests.storage.datasets import small_schema, write_whole
 
@@ -140,6 +144,48 @@ def test_a_version_out_of_bounds_is_a_problem(
     finding = doctor.check_packages()
     assert finding.state == "problem"
     assert "sqlalchemy 2.1.3 is not <2.1,>=2.0" in finding.text
+
+
+def test_a_number_that_another_process_has_now_is_no_service(
+    own_store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    born = birth_of(os.getpid())
+    service = {"name": "mlflow-server", "pid": os.getpid(), "url": "http://x:1", "log": ""}
+    own_store.mkdir()
+    for told, text in (born, "1 services run"), (0.0, "mlflow-server is down"):
+        (own_store / "stack.json").write_text(json.dumps([{**service, "born": told}]))
+        _, found = examined(capsys)
+        assert found["stack"]["text"].startswith(text)
+
+
+def test_what_to_compare_with_is_looked_for_where_it_is_deployed_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    servers = Servers(Settings.from_environment(), {})
+    servers.dates["Prefect"] = datetime.now(UTC)
+    monkeypatch.setattr(servers, "_ask", lambda *_: [{"name": "one", "enabled": True}])
+    monkeypatch.chdir(tmp_path)
+    checks = (servers.check_deployments, servers.check_automations)
+    for check, path in zip(checks, ("prefect.yaml", "infra/automations.yaml"), strict=True):
+        finding = check()
+        assert finding.state == "problem"
+        assert f"there is no {path} in {tmp_path}" in finding.text
+        assert "in the project's folder" in finding.text
+    (tmp_path / "infra").mkdir()
+    (tmp_path / "prefect.yaml").write_text("deployments: [{name: one}]")
+    (tmp_path / "infra" / "automations.yaml").write_text("automations: [{name: one}]")
+    for check in checks:
+        finding = check()
+        assert (finding.state, finding.text[:5]) == ("ok", "all 1")
+
+
+def test_pins_that_are_not_there_are_not_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from flows.steps import doctor
+
+    monkeypatch.setattr(doctor, "PINS", tmp_path / "constraints.txt")
+    assert "no constraints.txt to compare with" in doctor.check_packages().text
 
 
 def test_help_answers_without_heavy_imports() -> None:

@@ -7,9 +7,11 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import psutil
 import pytest
+from sqlalchemy import make_url
 
 from flows import postgres
 from flows.errors import BadInput
@@ -101,7 +103,24 @@ def test_runs_are_recorded_in_the_database_that_was_chosen(
     assert Settings.from_environment().tracking_uri == expected
 
 
-@pytest.mark.parametrize("database", ["yes", "mysql://me@db", "postgresql://me:secret@db/other"])
+@pytest.mark.parametrize("password", ["p/w0rd", "p#w0rd", "p?w0rd", "p@w0rd", "p[w0rd"])
+def test_a_password_that_tears_the_address_is_to_be_encoded(
+    monkeypatch: pytest.MonkeyPatch, password: str
+) -> None:
+    monkeypatch.setenv("LSM_DATABASE", f"postgresql://me:{password}@db:5432")
+    with pytest.raises(BadInput, match="percent-encoded, as %2F") as refused:
+        Settings.from_environment()
+    assert "w0rd" not in str(refused.value)
+    monkeypatch.setenv("LSM_DATABASE", f"postgresql://me:{quote(password, safe='')}@db:5432")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    url = make_url(Settings.from_environment().tracking_uri)
+    assert (url.password, url.host, url.port) == (password, "db", 5432)
+
+
+@pytest.mark.parametrize(
+    "database",
+    ["yes", "mysql://me@db", "postgresql://me:secret@db/other", "postgresql://me/secret"],
+)
 def test_another_database_is_refused_without_its_password(
     monkeypatch: pytest.MonkeyPatch, database: str
 ) -> None:

@@ -150,6 +150,77 @@ def test_the_state_of_every_service_is_shown(
     assert "fingerprint" not in shown[0]
 
 
+def test_it_is_shown_and_stopped_while_the_object_store_is_away(
+    settings: Settings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LSM_STORE", "s3://lsm/store")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free_port()}")
+    service = start_server(Settings.from_environment())
+    assert main(["stack", "status"]) == 0
+    assert main(["runs", "sync"]) == 0
+    assert main(["stack", "down"]) == 0
+    assert service.process() is None
+    said = capsys.readouterr().out
+    assert "nothing waits" in said
+    assert "stopped: web-server" in said
+
+
+def test_it_is_shown_and_stopped_while_its_folder_is_read_only(
+    settings: Settings, tmp_path: Path
+) -> None:
+    service = start_server(settings)
+    with stack_lock(settings.state):
+        pass  # whoever started it has made the file
+    # Here it has a parent that does not ask how it ended; the stack's own have none.
+    threading.Thread(target=os.waitpid, args=(service.pid, 0), daemon=True).start()
+    read_only(tmp_path)
+    try:
+        shown = lsm_without_privileges("stack", "status")
+        stopped = lsm_without_privileges("stack", "down")
+        refused = lsm_without_privileges("stack", "restore", str(tmp_path / "copies"))
+    finally:
+        tmp_path.chmod(0o755)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert (stopped.returncode, stopped.stderr) == (0, "")
+    assert stopped.stdout == "stopped: web-server\n"
+    assert service.process() is None
+    assert refused.returncode == 2
+    assert "cannot write in the store" in refused.stderr
+
+
+def test_a_folder_that_cannot_be_made_is_said(settings: Settings, tmp_path: Path) -> None:
+    read_only(tmp_path)
+    try:
+        done = lsm_without_privileges("stack", "down", "--store", str(tmp_path / "new"))
+    finally:
+        tmp_path.chmod(0o755)
+    assert done.returncode == 2
+    assert "cannot lock the stack in" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def read_only(folder: Path) -> None:
+    (folder / "copies").mkdir()
+    (folder / "copies" / "prefect.db").touch()
+    folder.chmod(0o555)
+
+
+def lsm_without_privileges(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command as this user, but heed what a folder forbids, which root need not."""
+    bounded = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
+    return subprocess.run(
+        [*(bounded if os.geteuid() == 0 else []), sys.executable, "-m", "flows.cli", *arguments],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
 WORKER = {"prefect-worker", "supervisor"}
 
 

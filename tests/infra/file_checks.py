@@ -83,6 +83,7 @@ def databases_script(root: Path) -> list[str]:
             "psql --set ON_ERROR_STOP=1 --username postgres --dbname postgres "
             f"--set role={role} --set password={password}\n"
             "CREATE ROLE :\"role\" LOGIN PASSWORD :'password';\n"
+            'GRANT :"role" TO CURRENT_USER;\n'
             'CREATE DATABASE :"role" OWNER :"role";\n'
             'REVOKE ALL ON DATABASE :"role" FROM PUBLIC;\n'
         )

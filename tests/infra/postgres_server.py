@@ -19,11 +19,12 @@ NOBODY = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"]
 
 @dataclass(frozen=True)
 class PostgresServer:
-    """A running server; `environment` makes libpq's programs speak to it as its superuser."""
+    """A running server; `environment` makes libpq's programs speak to it as `user`."""
 
     port: int
     programs: Path
     password: str = "superuser's secret"
+    user: str = "postgres"
 
     @property
     def environment(self) -> dict[str, str]:
@@ -33,7 +34,7 @@ class PostgresServer:
             "PGHOST": "127.0.0.1",
             "PGPORT": str(self.port),
             "PGPASSWORD": self.password,
-            "POSTGRES_USER": "postgres",
+            "POSTGRES_USER": self.user,
         }
 
     def ask(self, database: str, question: str, role: str, password: str) -> str:

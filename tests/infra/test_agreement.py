@@ -2,11 +2,13 @@
 
 import re
 import shlex
+from pathlib import Path
 from urllib.parse import urlparse
 
 import pytest
 import yaml
 
+from flows.cli import main
 from flows.settings import MLFLOW_PORT, POOL, PREFECT_PORT, Settings
 from tests.infra.known_names import complaint, settings_read, unknown_variables
 from tests.infra.manifests import (
@@ -18,6 +20,7 @@ from tests.infra.manifests import (
     config_maps,
     kubernetes_documents,
     kubernetes_processes,
+    pod_specs,
 )
 
 PROCESSES = [*compose_processes(), *kubernetes_processes()]
@@ -163,6 +166,31 @@ def test_the_store_is_an_address_that_the_settings_take(monkeypatch: pytest.Monk
     for store in stores:
         monkeypatch.setenv("LSM_STORE", str(store))
         assert Settings.from_environment().root.url.endswith(str(store))
+
+
+def test_whoever_has_no_volume_for_the_store_can_do_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kustomization = (INFRA / "kubernetes" / "base" / "kustomization.yaml").read_text()
+    store = re.search(r"LSM_STORE=(/\S+)", kustomization)
+    assert store
+    base = {path.stem for path in (INFRA / "kubernetes" / "base").iterdir()}
+    without = {
+        name: container["command"]
+        for name, spec in pod_specs()
+        for container in spec["containers"]
+        if name in base
+        and "configMapRef" in str(container.get("envFrom"))
+        and "lsm-server" not in container["image"]
+        and store[1] not in [mount["mountPath"] for mount in container["volumeMounts"]]
+    }
+    assert without == {"deploy": ["lsm", "stack", "deploy"]}
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("LSM_STORE", str(tmp_path / "file" / "store"))
+    done = []
+    monkeypatch.setattr("flows.deployment.deploy", lambda *_: done.append("deployed"))
+    assert main(without["deploy"][1:]) == 0
+    assert done == ["deployed"]
 
 
 def test_buckets_that_are_written_to_are_made() -> None:

@@ -3,7 +3,8 @@
 import os
 import re
 import subprocess
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,11 +51,19 @@ while [[ $2 != -- ]]; do shift; done
 volume=$OBJECTS/${1#*/}    # of deployment/NAME
 mkdir -p "$volume"
 shift 2
-exec "${@/#\\/opt\\/lsm\\/.lsm/$volume}"
+exec $AS_USER "${@/#\\/opt\\/lsm\\/.lsm/$volume}"
 """,
         Path("worker/checkpoints/chunk"),
     ),
 ]
+
+
+@pytest.fixture
+def reachable() -> Iterator[Path]:
+    """Return a folder that every user can reach, unlike those of pytest."""
+    with tempfile.TemporaryDirectory(prefix="backup-") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
 
 
 @pytest.fixture
@@ -78,13 +87,17 @@ def page_block(title: str, way: Way) -> str:
 
 
 def run_block(title: str, way: Way, folder: Path, server: PostgresServer, objects: Path) -> None:
+    run_lines(page_block(title, way), way, folder, {**server.environment, "OBJECTS": str(objects)})
+
+
+def run_lines(lines: str, way: Way, folder: Path, environment: Mapping[str, str]) -> None:
     carrier = folder / way.name
     carrier.write_text(way.carrier)
     carrier.chmod(0o755)
     subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", f"{way.name}={carrier}\n{page_block(title, way)}"],
+        ["bash", "-euo", "pipefail", "-c", f"{way.name}={carrier}\n{lines}"],
         cwd=folder,
-        env={**server.environment, "OBJECTS": str(objects)},
+        env=environment,
         check=True,
         timeout=120,
     )
@@ -152,6 +165,35 @@ def test_what_is_backed_up_is_restored_on_another_server(
     assert "permission denied" in new.ask("prefect", "SELECT 1", "mlflow", PASSWORDS["mlflow"])
     restored_chunk = (objects["new"] / way.chunk).read_bytes()
     assert restored_chunk == (objects["old"] / way.chunk).read_bytes()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a folder of another owner")
+def test_files_come_back_into_a_volume_whose_root_is_the_clusters(reachable: Path) -> None:
+    way = WAYS[1]
+    user = "setpriv --reuid=10001 --regid=10001 --clear-groups"
+    for name in ("old", "new"):
+        for volume in ("mlflow", "worker"):
+            # As Kubernetes mounts one for the group of its pods, with what a file system has.
+            for folder in (Path(volume), Path(volume) / "lost+found"):
+                (reachable / name / folder).mkdir(parents=True)
+                os.chown(reachable / name / folder, 0, 10001)
+                (reachable / name / folder).chmod(0o2775)
+    chunk = reachable / "old" / way.chunk
+    chunk.parent.mkdir()
+    chunk.write_bytes(os.urandom(1000))
+    replaced = reachable / "new" / way.chunk
+    replaced.parent.mkdir()
+    replaced.write_bytes(b"of another time")
+    for path in (replaced, replaced.parent):
+        os.chown(path, 10001, 10001)
+    for title, name in zip(way.titles, ("old", "new"), strict=True):
+        lines = [line for line in page_block(title, way).splitlines() if " tar " in line]
+        assert len(lines) == 2
+        environment = {**os.environ, "OBJECTS": str(reachable / name), "AS_USER": user}
+        run_lines("\n".join(lines), way, reachable, environment)
+    assert replaced.read_bytes() == chunk.read_bytes()
+    root = (reachable / "new" / "worker").stat()
+    assert (root.st_uid, root.st_gid, oct(root.st_mode)) == (0, 10001, "0o42775")
 
 
 @pytest.mark.slow

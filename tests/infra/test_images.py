@@ -1,11 +1,11 @@
 import re
 import tomllib
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
 from tests.infra.known_names import complaint, unknown_variables
-from tests.infra.manifests import INFRA, REPOSITORY, compose, run, tool
+from tests.infra.manifests import INFRA, REPOSITORY, compose, pod_specs, run, tool
 
 FILE = INFRA / "images" / "Dockerfile"
 
@@ -106,6 +106,30 @@ def test_telemetry_is_off_in_every_image() -> None:
         "MLFLOW_DISABLE_TELEMETRY=true",
     ):
         assert setting in runtime
+
+
+@pytest.mark.filterwarnings("ignore")  # of Prefect and FastAPI, about their own code
+def test_prefects_pages_are_copied_to_where_its_user_may_write(tmp_path: Path) -> None:
+    setting = "PREFECT_SERVER_UI_STATIC_DIRECTORY"
+    found = re.search(rf"{setting}=(\S+)", stages()["server"])
+    assert found
+    folder = PurePosixPath(found[1])
+    mounted = [each.partition(":")[0] for each in compose()["services"]["prefect-server"]["tmpfs"]]
+    assert str(folder.parent) in mounted
+    spec = dict(pod_specs())["prefect-server"]
+    emptied = {volume["name"] for volume in spec["volumes"] if "emptyDir" in volume}
+    (mounts,) = (each["volumeMounts"] for each in spec["containers"])
+    assert str(folder.parent) in [each["mountPath"] for each in mounts if each["name"] in emptied]
+    # The folder is not there at first, and is made with all that a browser asks for.
+    from fastapi.testclient import TestClient
+    from prefect.server.api.server import create_ui_app
+    from prefect.settings import PREFECT_SERVER_UI_STATIC_DIRECTORY, temporary_settings
+
+    assert PREFECT_SERVER_UI_STATIC_DIRECTORY.name == setting
+    with temporary_settings({PREFECT_SERVER_UI_STATIC_DIRECTORY: str(tmp_path / "new" / "ui")}):
+        pages = create_ui_app(ephemeral=False)
+    assert TestClient(pages).get("/").status_code == 200
+    assert list((tmp_path / "new" / "ui").rglob("index.html"))
 
 
 def test_the_tag_is_the_projects_version() -> None:

@@ -143,6 +143,15 @@ def test_whoever_serves_is_probed_and_only_reached_by_those_listed() -> None:
         assert f"'{name}'" in allowed, name
 
 
+def test_a_worker_that_cannot_reach_the_server_is_not_ready_and_not_killed(built: Any) -> None:
+    for overlay in OVERLAYS:
+        worker = container(built(overlay), "worker")
+        assert worker["readinessProbe"]["httpGet"] == {"path": "/health", "port": "health"}
+        alive = worker["livenessProbe"]
+        assert alive["tcpSocket"] == {"port": "health"}
+        assert not {"httpGet", "exec", "grpc"} & set(alive)
+
+
 def test_the_gpu_overlay_puts_one_gpu_and_its_image_on_a_node_that_has_one(built: Any) -> None:
     worker = container(built("gpu"), "worker")
     assert worker["image"].startswith("lsm-cuda:")

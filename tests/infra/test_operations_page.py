@@ -121,6 +121,32 @@ def test_files_that_are_named_exist() -> None:
             assert (INFRA / each).exists(), each
 
 
+def test_the_lines_for_aws_name_every_secret_and_every_role() -> None:
+    (block,) = (
+        each
+        for each in re.findall(r"```sh\n(.*?)```", section("Start"), re.DOTALL)
+        if "rollout restart" in each
+    )
+    terraform = {path.name: path.read_text() for path in (INFRA / "terraform").glob("*.tf")}
+    copied, accounts = re.findall(r"^for \w+ in (.+); do$", block, re.M)
+    secrets = re.findall(r'^ +"([A-Z_]+)",$', terraform["secrets.tf"], re.M)
+    assert sorted(copied.split()) == sorted(secrets)
+    # With a database elsewhere, nobody needs the password of the superuser.
+    needed = re.findall(r"key: (\w+)\}", "".join(map(str, _manifests())))
+    assert set(needed) == {*secrets, "POSTGRES_PASSWORD"}
+    folders = re.search(r"folders = \{(.*?)\}", terraform["roles.tf"], re.DOTALL)
+    assert folders
+    assert accounts.split() == re.findall(r"(\w+) = ", folders[1])
+    for account in accounts.split():
+        assert f" deployment/{account}" in block
+    for output in re.findall(r"\$output -\w+ (\w+)", block):
+        assert f'output "{output}"' in terraform["outputs.tf"]
+
+
+def _manifests() -> list[str]:
+    return [path.read_text() for path in (INFRA / "kubernetes").rglob("*.yaml")]
+
+
 def section_before(title: str) -> str:
     return PAGE.split(f"\n## {title}\n", 1)[0]
 
