@@ -90,8 +90,9 @@ def test_a_killed_worker_process_is_told() -> None:
 def test_work_is_spread_over_a_dask_cluster() -> None:
     from distributed import LocalCluster
 
+    # Without an address it would take port 8787 all the same, which another may have.
     with LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=None, host="127.0.0.1"
+        n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0", host="127.0.0.1"
     ) as cluster:
         address = cluster.scheduler_address
         results = map_unordered(pow, [(2, n) for n in range(5)], n_workers=1, dask_address=address)
