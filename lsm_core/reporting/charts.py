@@ -7,6 +7,7 @@ import numpy as np
 
 from lsm_core.reporting.drawing import (
     COLOURS,
+    GROUND,
     PHONE,
     QUIET,
     canvas,
@@ -168,7 +169,7 @@ def _bars(
             *zip(*known, strict=True),
             "D",
             color=colour,
-            markerfacecolor="none",
+            markerfacecolor=GROUND,  # hollow, they would not be seen on their bars
             markersize=5,
             label=f"{label}, published",
         )

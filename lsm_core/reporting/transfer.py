@@ -55,7 +55,7 @@ def transfer_blocks(results: Sequence[Result]) -> list[Block]:
     )
     caption = (
         "Test error on airfoil from scratch and fine-tuned from pipe, by the part of the training "
-        "samples; bars are the deviation over the seeds, hollow diamonds the paper's figures."
+        "samples; bars are the deviation over the seeds, diamonds the paper's figures."
     )
     verdicts = [_verdict(model, results) for model in scratch]
     blocks: list[Block] = [*verdicts, table, _ranked(scratch, tuned)]
