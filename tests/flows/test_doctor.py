@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from flows.automations import DECLARED, declare_automations
+from flows.automations import DECLARED, declare_automations, declared_automations
 from flows.cli import main
 from flows.server_api import ask
 from flows.services import free_port, start_service, stop_process, wait_until_healthy
@@ -229,7 +229,8 @@ def test_a_server_without_pool_and_deployments_is_a_problem(
     assert "full-benchmark" in found["deployments"]["text"]
     assert "Prefect" in found["clock"]["text"]
     assert found["automations"]["state"] == "problem"
-    assert "lsm crashed runs come back missing" in found["automations"]["text"]
+    missing = found["automations"]["text"].partition(" missing; ")[0].split(", ")
+    assert missing == [each["name"] for each in declared_automations(REPOSITORY / DECLARED)]
     assert "`lsm stack deploy`" in found["automations"]["text"]
     declare_automations(prefect_server, "admin:password", REPOSITORY / DECLARED)
     _, found = examined(capsys)
