@@ -104,7 +104,7 @@ def _verdict_on_the_last(
     benchmark: BenchmarkName, settings: Settings, rule: "PromotionRule"
 ) -> list[str]:
     """Judge what a retraining left that died after it had trained; return what came of it."""
-    from flows.steps.retraining import judge_left
+    from flows.steps.judgement import judge_left
 
     with Claims(settings.root / "claims").held(f"champion-{benchmark}"):
         verdict = judge_left(benchmark, settings.root, settings.tracking_uri, rule)
@@ -126,8 +126,8 @@ def _trained_and_judged(
 ) -> dict[str, Any]:
     from flows.steps.cells import bound
     from flows.steps.datasets import location_of
+    from flows.steps.judgement import RETRAIN_SUITE, judge
     from flows.steps.registration import register_run
-    from flows.steps.retraining import RETRAIN_SUITE, judge
 
     root, uri = settings.root, settings.tracking_uri
     experiment = bound(experiment)

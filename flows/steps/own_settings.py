@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from lsm_core.experiments.presets import experiment
+from lsm_core.reporting.comparison import start_and_data
 
 
 def own_settings(result: dict[str, Any]) -> str:
@@ -31,8 +32,4 @@ def own_settings(result: dict[str, Any]) -> str:
         for name, value in json.loads(json.dumps(preset)).items()
         if name in own and name != "fraction" and own[name] != value
     ]
-    if not changes:
-        return ""
-    fraction = float(result.get("fraction", 1.0))
-    parts = ("fine-tuned" if result.get("source") else "", f"{fraction:.0%} of the data")
-    return ", ".join([*(p for p in parts if p and p != "100% of the data"), *changes])
+    return ", ".join(part for part in (start_and_data(result), *changes) if part) if changes else ""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from flows.steps.judgement import LOCKED, TEST_SAMPLES, samples_tag, settle_champion
 from flows.steps.packaging import facts, package
-from flows.steps.retraining import LOCKED, TEST_SAMPLES, samples_tag, settle_champion
 from flows.steps.surrogates import trained_run
 from flows.steps.training import open_tracking
 from storage.claims import Claims

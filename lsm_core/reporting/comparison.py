@@ -88,12 +88,16 @@ def row_name(result: Mapping[str, Any]) -> str:
     another start or less data than others says that.
     """
     model = str(result["model"])
-    setting = (result.get("setting") or "").removeprefix(model).strip()
-    if not result.get("setting"):
-        fraction = float(result.get("fraction", 1.0))
-        parts = ("fine-tuned" if result.get("source") else "", f"{fraction:.0%} of the data")
-        setting = ", ".join(part for part in parts if part and part != "100% of the data")
+    setting = str(result.get("setting") or "")
+    setting = setting.removeprefix(model).strip() if setting else start_and_data(result)
     return f"{model} ({setting})" if setting else model
+
+
+def start_and_data(result: Mapping[str, Any]) -> str:
+    """Return whether a run started from another and had a part of the data; empty if neither."""
+    fraction = float(result.get("fraction", 1.0))
+    parts = ("fine-tuned" if result.get("source") else "", f"{fraction:.0%} of the data")
+    return ", ".join(part for part in parts if part and part != "100% of the data")
 
 
 def markdown_table(rows: Sequence[Row]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,17 +15,19 @@ from mlflow import MlflowClient
 from flows.errors import BadInput
 from flows.steps import datasets
 from flows.steps.cells import bound
-from flows.steps.registration import promote, register_run
-from flows.steps.retraining import (
+from flows.steps.judgement import (
     LOCKED,
     RETRAIN_SUITE,
     TEST_SAMPLES,
-    NoChampion,
-    champion_experiment,
-    experiment_of,
     judge,
     judge_left,
     settle_champion,
+)
+from flows.steps.registration import promote, register_run
+from flows.steps.retraining import (
+    NoChampion,
+    champion_experiment,
+    experiment_of,
     with_dataset,
     with_files,
     with_more_seeds,
@@ -407,17 +410,25 @@ def test_files_are_new_once(registry: ModelRegistry, root: Location, server: str
     assert with_more_seeds(later, 8).data.split_sizes["train"] == base.data.n_train + 3 + 8
 
 
+def finished(
+    number: int, registry: ModelRegistry, dataset: Location, **changes: object
+) -> dict[str, Any]:
+    """Return the result of the run of a version, as far as a judgement looks at it."""
+    return {
+        "identity": registry.find(f"{NAME}/{number}").tags["identity"],
+        "benchmark": "burgers",
+        "preset": "smoke",
+        "test": {"rel_l2": 0.1},
+        "dataset": {"name": dataset.name},
+        **changes,
+    }
+
+
 def test_the_best_of_some_runs_challenges_the_champion(
     registry: ModelRegistry, versions: dict[str, int], dataset: Location, root: Location
 ) -> None:
     runs = {
-        quality: {
-            "identity": registry.find(f"{NAME}/{number}").tags["identity"],
-            "benchmark": "burgers",
-            "preset": "smoke",
-            "validation": {"rel_l2": OFFSETS[quality]},
-            "dataset": {"name": dataset.name},
-        }
+        quality: finished(number, registry, dataset, validation={"rel_l2": OFFSETS[quality]})
         for quality, number in versions.items()
     }
     registry.set_alias(NAME, "champion", versions["worse"])
@@ -446,14 +457,7 @@ def test_the_best_of_some_runs_challenges_the_champion(
 def test_a_run_whose_epoch_the_test_samples_chose_does_not_challenge(
     registry: ModelRegistry, versions: dict[str, int], dataset: Location, root: Location
 ) -> None:
-    run = {
-        "identity": registry.find(f"{NAME}/{versions['better']}").tags["identity"],
-        "benchmark": "burgers",
-        "preset": "smoke",
-        "test": {"rel_l2": 0.1},
-        "selection": "best_test",
-        "dataset": {"name": dataset.name},
-    }
+    run = finished(versions["better"], registry, dataset, selection="best_test")
     assert settle_champion([run], root, registry.uri) is None
     assert registry.find(f"{NAME}@champion").number == versions["usual"]
     assert settle_champion([{**run, "selection": "last"}], root, registry.uri) is not None
@@ -462,13 +466,7 @@ def test_a_run_whose_epoch_the_test_samples_chose_does_not_challenge(
 def test_a_champion_that_learned_nothing_gives_way(
     registry: ModelRegistry, versions: dict[str, int], dataset: Location, root: Location
 ) -> None:
-    run = {
-        "identity": registry.find(f"{NAME}/{versions['worse']}").tags["identity"],
-        "benchmark": "burgers",
-        "preset": "quick",
-        "test": {"rel_l2": 2.0},
-        "dataset": {"name": dataset.name},
-    }
+    run = finished(versions["worse"], registry, dataset, preset="quick", test={"rel_l2": 2.0})
     verdict = settle_champion([run], root, registry.uri)
     assert verdict is not None
     assert verdict["reason"] == "the champion only showed that it runs"
