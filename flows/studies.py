@@ -57,15 +57,10 @@ def _run(name: str, preset: PresetName, cells: Sequence["Cell"], official: bool)
     suite = suite_name(name, preset, official)
     found = run_side_by_side(experiments, settings, suite, names)
     # A cell that needs no other name is called as its model is.
-    results = [
-        {**result, "setting": setting or result["model"]}
-        for setting, result in zip(names, found, strict=True)
-    ]
+    results = [{**result, "setting": result["setting"] or result["model"]} for result in found]
     called = [(c.identity, setting) for c, setting in zip(experiments, names, strict=True)]
     keep_suite(settings.root, suite, called)
-    # As the suite calls them: results of finished runs have these names in the store, too.
-    failed = [{**result, "setting": setting} for setting, result in zip(names, found, strict=True)]
-    keep_failures(settings.root, suite, failed)
+    keep_failures(settings.root, suite, found)
     share_runs(open_tracking(settings.tracking_uri, settings.root), suite, found)
     create_markdown_artifact(study_table(results), key=name, description=f"Study {name}")
     if any("error" not in result for result in results):
