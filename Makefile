@@ -7,7 +7,7 @@ export DO_NOT_TRACK := true
 export MLFLOW_DISABLE_TELEMETRY := true
 
 .DEFAULT_GOAL := help
-.PHONY: help setup benchmark browser test test-all check audit sbom faults stack stack-down clean
+.PHONY: help setup benchmark browser test test-all check audit faults stack stack-down clean
 
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -37,13 +37,10 @@ check: setup  ## style, types and the direction of imports
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	@$(BIN)/python infra/packages.py audit
+	@$(BIN)/python infra/packages.py
 
 audit: setup  ## known holes in the pinned packages, where the index tells of them
-	@$(BIN)/python infra/packages.py audit
-
-sbom: setup  ## the bill of materials of .venv, as sbom.json
-	$(BIN)/python infra/packages.py sbom > sbom.json
+	@$(BIN)/python infra/packages.py
 
 test: check  ## everything that takes seconds, and the end-to-end run
 	$(BIN)/python -m pytest -m 'not slow' --numprocesses auto --dist loadfile --no-loadscope-reorder

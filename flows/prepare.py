@@ -5,9 +5,9 @@ from typing import get_args
 from prefect import flow
 from prefect.artifacts import create_markdown_artifact
 
+from flows.engine.tasks import convert_official, generate_dataset
 from flows.parameters import Benchmarks, Positive
-from flows.settings import Settings
-from flows.tasks import convert_official, generate_dataset
+from flows.settings import current_settings
 from lsm_core.names import BenchmarkName, PresetName
 
 
@@ -26,10 +26,9 @@ def prepare(
     converted from the official files, every `stride`-th point of them, asking the mirrors first.
     What is there already is kept, so a second call ends at once.
     """
-    from lsm_core.experiments.data_plans import variants
+    from lsm_core.experiments.protocols import variants
 
-    settings = Settings.from_environment()
-    settings.require_usable()
+    settings = current_settings()
     names = benchmarks or list(get_args(BenchmarkName))
     places: dict[str, str]
     if official:

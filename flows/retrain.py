@@ -6,23 +6,24 @@ from typing import TYPE_CHECKING, Any
 from prefect import flow
 from prefect.artifacts import create_markdown_artifact
 
+from flows.engine.matrix import run_cells
+from flows.engine.suite import Suite
 from flows.errors import BadInput, CellsFailed
-from flows.matrix import run_cells
 from flows.parameters import Gain, Level, Positive
-from flows.settings import Settings
-from flows.tasks import at_most
+from flows.settings import Settings, current_settings
 from lsm_core.names import BenchmarkName
-from storage.claims import Claim, Claims
-from storage.errors import ClaimLost
+from lsm_core.result import Failure
+from storage.errors import LeaseLost
 from storage.location import Location
+from storage.runs.leases import Lease, Leases
 
 if TYPE_CHECKING:
+    from flows.steps.models.judgement import Verdict
     from lsm_core.evaluation.promotion import PromotionRule
     from lsm_core.experiments.experiment import Experiment
 
 
-# One at a time: two would both start from the same champion.
-@flow(name="retrain", flow_run_name="retrain-{benchmark}", task_runner=at_most(1))
+@flow(name="retrain", flow_run_name="retrain-{benchmark}")
 def retrain(
     benchmark: BenchmarkName,
     n_new: Positive = 64,
@@ -40,27 +41,29 @@ def retrain(
     Whatever fails leaves the champion in place; without a champion or without new samples nothing
     is done, nor on seeds if the champion was trained on official files, which no seeds continue.
     """
-    from flows.steps.retraining import NoChampion, NoMoreSeeds
+    from flows.steps.models.judgement import Verdict
+    from flows.steps.models.retraining import NoChampion, NoMoreSeeds
     from lsm_core.evaluation.promotion import PromotionRule
+    from storage.tracking.registry import registered_name
 
-    settings = Settings.from_environment()
-    settings.require_usable()
+    settings = current_settings()
     # The deployment's limit holds for one server, this for everybody who uses the store.
     rule = PromotionRule(level=level, least_gain=least_gain)
-    with Claims(settings.root / "claims").held(f"retrain-{benchmark}") as claim:
+    with Leases(settings.root / "claims").hold(f"retrain-{benchmark}") as lease:
         earlier = _verdict_on_the_last(benchmark, settings, rule)
         try:
             experiment, notes = _challenger(benchmark, n_new, watched, dataset, settings)
         except (NoChampion, NoMoreSeeds) as error:
             experiment, notes = None, [str(error)]
         if experiment is None:
-            verdict = _nothing_new(benchmark)
+            name = registered_name(benchmark)
+            verdict = Verdict(model=name, promoted=False, reason="nothing was trained")
         else:
-            verdict = _trained_and_judged(benchmark, experiment, settings, rule, claim)
+            verdict = _trained_and_judged(benchmark, experiment, settings, rule, lease)
     notes = [*notes, *earlier]
     page = "\n\n".join([_page(verdict), *notes])
     create_markdown_artifact(page, key=f"retrain-{benchmark.replace('_', '-')}")
-    return {**verdict, "notes": notes}
+    return {**verdict.to_plain(), "notes": notes}
 
 
 def _challenger(
@@ -71,14 +74,14 @@ def _challenger(
     settings: Settings,
 ) -> tuple["Experiment | None", list[str]]:
     """Return what to train, None if there is nothing new, and what is to be told beside it."""
-    from flows.steps.added_samples import take_in
-    from flows.steps.retraining import (
+    from flows.steps.data.added_samples import take_in
+    from flows.steps.models.retraining import (
         champion_experiment,
         with_dataset,
         with_files,
         with_more_seeds,
     )
-    from storage.dataset_reader import open_dataset
+    from storage.datasets.reader import open_dataset
 
     if watched is not None and dataset is not None:
         raise BadInput("new samples come from a watched folder or from a dataset; name one of them")
@@ -104,17 +107,13 @@ def _verdict_on_the_last(
     benchmark: BenchmarkName, settings: Settings, rule: "PromotionRule"
 ) -> list[str]:
     """Judge what a retraining left that died after it had trained; return what came of it."""
-    from flows.steps.judgement import judge_left
+    from flows.steps.models.judgement import judge_left
 
-    with Claims(settings.root / "claims").held(f"champion-{benchmark}"):
+    with Leases(settings.root / "claims").hold(f"champion-{benchmark}"):
         verdict = judge_left(benchmark, settings.root, settings.tracking_uri, rule)
     return (
         [] if verdict is None else [f"An earlier retraining had no verdict yet. {_page(verdict)}"]
     )
-
-
-def _nothing_new(benchmark: BenchmarkName) -> dict[str, Any]:
-    return {"model": f"lsm-{benchmark}", "promoted": False, "reason": "nothing was trained"}
 
 
 def _trained_and_judged(
@@ -122,31 +121,32 @@ def _trained_and_judged(
     experiment: "Experiment",
     settings: Settings,
     rule: "PromotionRule",
-    claim: Claim,
-) -> dict[str, Any]:
-    from flows.steps.cells import bound
-    from flows.steps.datasets import location_of
-    from flows.steps.judgement import RETRAIN_SUITE, judge
-    from flows.steps.registration import register_run
+    lease: Lease,
+) -> "Verdict":
+    from flows.steps.data.datasets import location_of
+    from flows.steps.models.judgement import RETRAIN_SUITE, judge
+    from flows.steps.models.registration import register_run
+    from flows.steps.training.cells import bind
 
     root, uri = settings.root, settings.tracking_uri
-    experiment = bound(experiment)
-    (result,) = run_cells([experiment], settings, RETRAIN_SUITE, settings.n_workers)
-    if "error" in result:
-        raise CellsFailed(f"the champion stays, its challenger failed with {result['error']}")
-    if claim.is_lost:
-        raise ClaimLost(
+    cell = bind(experiment)
+    suite = Suite(study=RETRAIN_SUITE, preset=cell.preset, cells=[cell], at_once=1)
+    (outcome,) = run_cells(suite, settings)
+    if isinstance(outcome, Failure):
+        raise CellsFailed(f"the champion stays, its challenger failed with {outcome.error}")
+    if lease.is_lost:
+        raise LeaseLost(
             f"another machine retrains the model of {benchmark} now; it is left to that"
         )
-    with Claims(root / "claims").held(f"champion-{benchmark}"):
-        register_run(experiment.identity, root, uri, alias="challenger")
-        return judge(benchmark, location_of(experiment.data, root), uri, rule)
+    with Leases(root / "claims").hold(f"champion-{benchmark}"):
+        register_run(cell.identity, root, uri, alias="challenger")
+        return judge(benchmark, location_of(cell.data, root), root, uri, rule)
 
 
-def _page(verdict: dict[str, Any]) -> str:
+def _page(verdict: "Verdict") -> str:
     """Return the verdict as Markdown."""
-    if "challenger" not in verdict:
-        return f"**{verdict['model']}**: {verdict['reason']}."
-    versions = f"version {verdict['challenger']} against version {verdict['champion']}"
-    what = "promoted" if verdict["promoted"] else "kept as it was"
-    return f"**{verdict['model']}**, {versions}: {what}.\n\n{verdict['reason']}"
+    if verdict.challenger is None:
+        return f"**{verdict.model}**: {verdict.reason}."
+    versions = f"version {verdict.challenger} against version {verdict.champion}"
+    what = "promoted" if verdict.promoted else "kept as it was"
+    return f"**{verdict.model}**, {versions}: {what}.\n\n{verdict.reason}"

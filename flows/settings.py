@@ -1,14 +1,16 @@
 """The environment, read here and nowhere else."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
-from urllib.parse import ParseResult, urlparse
 
 from flows.errors import BadInput
+from storage.credentials import split_address, without_credentials
 from storage.location import Location
-from storage.run_journal import without_credentials
 
 DEFAULT_STORE = ".lsm"
 PREFECT_PORT = 4200
@@ -33,7 +35,7 @@ class Settings:
                          `prefect` and `mlflow`; sqlite files in the root
     LSM_MLFLOW_PORT      port of the stack's MLflow server; 5000
     LSM_MLFLOW_PAGES     MLflow's address in a browser; the tracking server's, or the stack's
-    LSM_DEVICE           what to train on: cpu, cuda or mps; a graphics processor if there is one
+    LSM_DEVICE           what to train on: cpu, cuda or mps; a GPU if there is one
     LSM_MEMORY           MiB of training samples that a run may hold; larger sets are read as used
     """
 
@@ -91,12 +93,41 @@ class Settings:
         self.root.require_writable()
 
 
+_in_use: ContextVar[Settings | None] = ContextVar("settings", default=None)
+
+
+def current_settings() -> Settings:
+    """Return the settings that the command has read, or else those of the environment, checked.
+
+    Flows ask here instead of having a parameter, which Prefect would keep and show: addresses of
+    databases may hold passwords. Where a deployment starts a flow, there is no command.
+    """
+    settings = _in_use.get()
+    if settings is None:
+        settings = Settings.from_environment()
+        settings.require_usable()
+    return settings
+
+
+@contextmanager
+def use_settings(settings: Settings) -> Iterator[None]:
+    """Let `current_settings` return these while the block runs."""
+    token = _in_use.set(settings)
+    try:
+        yield
+    finally:
+        _in_use.reset(token)
+
+
 def database_url(database: str, state: Path, name: Literal["prefect", "mlflow"]) -> str:
     """Return the URL of one of the two databases, with the driver that its server takes."""
     driver = {"prefect": "asyncpg", "mlflow": "psycopg2"}[name]
     if database == "local":
         return f"postgresql+{driver}://postgres@/{name}?host={postgres_folder(state)}"
-    where = _parsed(database)
+    try:
+        where = split_address(database)
+    except ValueError as error:
+        raise BadInput(f"LSM_DATABASE {error}") from error
     if where.query:
         raise BadInput(
             "LSM_DATABASE has settings behind a question mark, which the drivers of the two "
@@ -110,21 +141,6 @@ def database_url(database: str, state: Path, name: Literal["prefect", "mlflow"])
             f"database, got {got}"
         )
     return f"postgresql+{driver}://{where.netloc}/{name}"
-
-
-def _parsed(database: str) -> ParseResult:
-    """Return the parts of an address; BadInput, which does not show them, if they are torn."""
-    try:
-        where = urlparse(database)
-        is_torn = "#" in database or "@" in where.path + where.query or where.netloc.count("@") > 1
-    except ValueError:
-        is_torn = True
-    if is_torn:
-        raise BadInput(
-            "LSM_DATABASE cannot be read as an address: write the characters / ? # @ [ ] of a user "
-            "or a password percent-encoded, as %2F %3F %23 %40 %5B %5D"
-        )
-    return where
 
 
 def postgres_folder(state: Path) -> Path:

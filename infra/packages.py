@@ -1,7 +1,4 @@
-"""What an installation is made of, and whether any of it has a known hole.
-
-    python infra/packages.py sbom > sbom.json     every package, as CycloneDX 1.5
-    python infra/packages.py audit                the pins against the public database
+"""Whether any of the pinned packages has a known hole: `python infra/packages.py`.
 
 The audit ends with 0 where pip-audit is missing or nothing answers, and says that nothing was
 looked up: a build without a network is not a failed build.
@@ -10,54 +7,11 @@ looked up: a build without a network is not a failed build.
 import json
 import subprocess
 import sys
-import uuid
-from importlib.metadata import Distribution, distributions, version
 from pathlib import Path
 from typing import Any
 
 PINS = Path(__file__).parents[1] / "constraints.txt"
 SECONDS = 300
-
-
-def bill_of_materials() -> dict[str, Any]:
-    """Return the packages of this Python as a CycloneDX document, equal for equal packages."""
-    found = {_name(each): each for each in distributions() if each.metadata["Name"]}
-    own = found.pop("lsm", None)
-    components = [_component(name, found[name]) for name in sorted(found)]
-    key = json.dumps([component["purl"] for component in components])
-    return {
-        "bomFormat": "CycloneDX",
-        "specVersion": "1.5",
-        "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, key)}",
-        "version": 1,
-        "metadata": {
-            "component": {
-                "type": "application",
-                "name": "lsm",
-                "version": own.version if own else version("lsm"),
-            }
-        },
-        "components": components,
-    }
-
-
-def _name(distribution: Distribution) -> str:
-    return str(distribution.metadata["Name"]).lower().replace("_", "-").replace(".", "-")
-
-
-def _component(name: str, distribution: Distribution) -> dict[str, Any]:
-    purl = f"pkg:pypi/{name}@{distribution.version}"
-    component = {
-        "type": "library",
-        "bom-ref": purl,
-        "name": name,
-        "version": distribution.version,
-        "purl": purl,
-    }
-    text = distribution.metadata.get("License-Expression") or distribution.metadata.get("License")
-    if text and len(text) < 100 and "\n" not in text:
-        component["licenses"] = [{"license": {"name": text}}]
-    return component
 
 
 def audit() -> int:
@@ -98,9 +52,4 @@ def verdict(found: list[dict[str, Any]]) -> tuple[str, bool]:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["sbom"]:
-        print(json.dumps(bill_of_materials(), indent=1))
-    elif sys.argv[1:] == ["audit"]:
-        sys.exit(audit())
-    else:
-        sys.exit("usage: python infra/packages.py sbom|audit")
+    sys.exit(audit())

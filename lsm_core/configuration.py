@@ -29,10 +29,10 @@ def from_plain(kind: type[Config], values: Any) -> Config:
     missing = [name for name in names if name not in values]
     unknown = [name for name in values if name not in names]
     if missing or unknown:
-        told = [f"lack {', '.join(missing)}"] * bool(missing)
-        told += [f"have {', '.join(unknown)}, which it does not know"] * bool(unknown)
+        faults = [f"lack {', '.join(missing)}"] * bool(missing)
+        faults += [f"have {', '.join(unknown)}, which it does not know"] * bool(unknown)
         raise ValueError(
-            f"these settings are not of {kind.__name__}: they {' and '.join(told)}; they were "
+            f"these settings are not of {kind.__name__}: they {' and '.join(faults)}; they were "
             "written by another version"
         )
     hints = get_type_hints(kind)

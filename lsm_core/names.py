@@ -29,8 +29,7 @@ ModelName = Literal[
     "ffno",
     "kno",
 ]
-TIME_STEPPING: tuple[str, ...] = ("tfnet", "kno")
-"""Models that read a history of frames and predict the next one."""
+"""A model's name is that of its file in `lsm_core/models`."""
 
 PresetName = Literal["smoke", "quick", "matched", "paper", "release"]
 
@@ -43,13 +42,20 @@ PRESET_PURPOSES: dict[PresetName, str] = {
 }
 
 StudyName = Literal[
-    "burgers-settings",
-    "burgers-forms",
-    "darcy-at-43",
     "ablations",
     "hyperparameters",
     "resolutions-darcy",
     "resolutions-burgers",
     "resolutions-navier-stokes",
     "transfer",
+    "stability",
+    "burgers-forms",
+    "darcy-at-43",
+    "burgers-settings",
 ]
+
+Scheme = Literal["none", "pointwise", "channel"]
+"""How fields are normalised: not, by the statistics of every point, or by those of a channel."""
+
+Statistics = Literal["running", "batch"]
+"""What batch normalisation measures with: running statistics, or those of each test batch."""

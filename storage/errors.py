@@ -11,10 +11,13 @@ StorageError
  ├── DownloadFailed        no address gave a file that can be kept
  ├── PublishedFileInvalid  a published file does not hold what it should
  ├── NoSuchModel           the registry has no model of a name, version or alias
- └── ClaimLost             others took a process for dead and have its work now
+ └── LeaseLost             others took a process for dead and have its work now
 
 Every message says what was found, what was expected and what to do.
 """
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 
 class StorageError(Exception):
@@ -61,5 +64,24 @@ class NoSuchModel(StorageError):
     """The registry has no model of this name, version or alias."""
 
 
-class ClaimLost(StorageError):
+class LeaseLost(StorageError):
     """Others took this process for dead and have its work now."""
+
+
+@contextmanager
+def translated(
+    *foreign: type[Exception], into: Callable[[Exception], Exception | None]
+) -> Iterator[None]:
+    """Raise what `into` makes of these errors of others, and keep them as its cause.
+
+    Errors of our own pass as they are; so does an error of which `into` makes None.
+    """
+    try:
+        yield
+    except StorageError:
+        raise
+    except foreign as error:
+        ours = into(error)
+        if ours is None:
+            raise
+        raise ours from error

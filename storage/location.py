@@ -4,10 +4,10 @@ import asyncio
 import atexit
 import errno
 import os
-import re
+import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -17,18 +17,13 @@ import fsspec
 from zarr.abc.store import Store
 from zarr.storage import FsspecStore, LocalStore
 
-from storage.errors import StorageError, StoreInterrupted, StoreUnavailable
+from storage.credentials import has_password
+from storage.errors import StorageError, StoreInterrupted, StoreUnavailable, translated
 
 SCHEMES = ("file", "memory", "s3", "gs", "az", "abfs", "http", "https")
 PART_BYTES = 2**24
 """How much of a large object goes to an object store in one request, and is sent again if lost."""
 REMOVALS = 10
-TORN_PASSWORD = re.compile(
-    r"(?<=://)"
-    r"(?!(?:\[[^\]\s]*\]|[^\s:/?#@\[\]]*)(?::\d{1,5})?(?:[/?#\s]|$))"  # a host, perhaps a port
-    r"[^\s/?#@:]*:[^\s/?#@]*[/?#]\S*@"
-)
-"""User and password that hold a / ? or #, so that by the rules of addresses the host ends there."""
 TRANSPORTS = ("botocore", "aiobotocore", "aiohttp", "fsspec", "asyncio")
 
 
@@ -46,10 +41,9 @@ class Location:
         """Return the location a user means by a URL or a path of this machine."""
         if "://" not in text:
             return cls(Path(text).expanduser().absolute().as_uri())
-        scheme, rest = text.split("://", 1)
-        user = re.split("[/?#]", rest, maxsplit=1)[0].rpartition("@")[0]
+        scheme = text.partition("://")[0]
         # Addresses are shown and kept; whoever may read them is not to learn a password.
-        if ":" in user or TORN_PASSWORD.search(text):
+        if has_password(text):
             raise ValueError(
                 f"the store address that starts with {scheme}:// holds a password; leave it out "
                 "and give credentials by the environment"
@@ -157,25 +151,16 @@ class Location:
                 "choose another one with LSM_STORE or --store"
             ) from error
 
-    @contextmanager
-    def reached(self, *, writing: bool = False) -> Iterator[None]:
+    def reached(self, *, writing: bool = False) -> AbstractContextManager[None]:
         """Turn what a disk or a network does while the block runs into one sentence.
 
         StoreUnavailable says what only a person can mend: a full or read-only disk, wrong keys, no
         such bucket. StoreInterrupted says that another try may help. That something is not there
         is FileNotFoundError when reading, as everywhere. Nothing here holds a password.
         """
-        try:
-            yield
-        except StorageError:
-            raise
-        except Exception as error:
-            told = self._told(error, writing)
-            if told is None:
-                raise
-            raise told from error
+        return translated(Exception, into=lambda error: self._explain(error, writing))
 
-    def _told(self, error: Exception, writing: bool) -> StorageError | None:
+    def _explain(self, error: Exception, writing: bool) -> StorageError | None:
         """Return what to say of an error, or None if it says all that is to be said."""
         verb = "write" if writing else "read"
         said = " ".join(str(getattr(error, "strerror", None) or error).split())
@@ -204,24 +189,37 @@ class Location:
         return fsspec.core.url_to_fs(self.url, use_listings_cache=False)
 
 
-def _replace_file(path: Path, content: bytes) -> None:
-    """Write beside the file, force to disk, then rename over it."""
+@contextmanager
+def whole_or_nothing(path: Path) -> Iterator[Path]:
+    """Yield where to write a file or folder of this machine, which appears when the block ends.
+
+    It is written beside its place, forced to disk, then renamed; if the block fails, nothing is
+    left of it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
+    try:
+        yield partial
+        if partial.is_file():
+            with partial.open("rb") as file:
+                os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        if partial.is_dir():
+            shutil.rmtree(partial)
+        partial.unlink(missing_ok=True)
+
+
+def _replace_file(path: Path, content: bytes) -> None:
     for attempt in range(REMOVALS):
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with partial.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            partial.replace(path)
+            with whole_or_nothing(path) as partial:
+                partial.write_bytes(content)
             return
         except FileNotFoundError:
             # Another process may remove the folder at the same time.
             if attempt == REMOVALS - 1:
                 raise
-        finally:
-            partial.unlink(missing_ok=True)
 
 
 @cache

@@ -185,31 +185,21 @@ def _synchronize(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def _fft_flops(field: Tensor, axes: list[int], n_real: float) -> int:
-    """Return 5 n log2(n) for each transform of n complex values, half of it for real ones."""
-    n_points = prod(field.shape[axis] for axis in axes)
-    return round(n_real * field.numel() * log2(max(n_points, 2)))
-
-
 def _raw(count: Callable[..., int]) -> Callable[..., int]:
     """Return the function marked as one that takes tensors, not their shapes."""
     count._get_raw = True  # type: ignore[attr-defined]
     return count
 
 
-@_raw
-def _real_fft_flops(field: Tensor, axes: list[int], *_: Any, out_val: Tensor) -> int:
-    return _fft_flops(field, axes, 2.5)
+def _fft_flops(factor: float, *, inverse: bool = False) -> Callable[..., int]:
+    """Return what counts 5 n log2(n) for each transform of n complex values, half for real ones."""
 
+    def count(field: Tensor, axes: list[int], *_: Any, out_val: Tensor) -> int:
+        values = out_val if inverse else field
+        n_points = prod(values.shape[axis] for axis in axes)
+        return round(factor * values.numel() * log2(max(n_points, 2)))
 
-@_raw
-def _inverse_real_fft_flops(field: Tensor, axes: list[int], *_: Any, out_val: Tensor) -> int:
-    return _fft_flops(out_val, axes, 2.5)
-
-
-@_raw
-def _complex_fft_flops(field: Tensor, axes: list[int], *_: Any, out_val: Tensor) -> int:
-    return _fft_flops(field, axes, 5.0)
+    return _raw(count)
 
 
 @_raw
@@ -220,8 +210,8 @@ def _batched_product_flops(first: Tensor, second: Tensor, **_: Any) -> int:
 
 
 _FLOPS = {
-    torch.ops.aten._fft_r2c: _real_fft_flops,
-    torch.ops.aten._fft_c2r: _inverse_real_fft_flops,
-    torch.ops.aten._fft_c2c: _complex_fft_flops,
+    torch.ops.aten._fft_r2c: _fft_flops(2.5),
+    torch.ops.aten._fft_c2r: _fft_flops(2.5, inverse=True),
+    torch.ops.aten._fft_c2c: _fft_flops(5.0),
     torch.ops.aten.bmm: _batched_product_flops,
 }

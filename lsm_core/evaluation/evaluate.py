@@ -1,7 +1,6 @@
 """Measure a model on samples it was not trained on."""
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -16,8 +15,9 @@ from lsm_core.evaluation.metrics import (
     relative_l2_by_channel,
 )
 from lsm_core.layers.ranks import gathered, n_ranks, rank
+from lsm_core.names import Statistics
+from lsm_core.surrogates.surrogate import predict
 from lsm_core.training.batches import Fields
-from lsm_core.training.config import Statistics
 
 
 @dataclass(frozen=True)
@@ -28,18 +28,6 @@ class Breakdown:
     """A name for each channel of the target; none to leave them together."""
     boundary_axes: tuple[int, ...] = ()
     """Axes of space that end somewhere; none on periodic problems and on scattered points."""
-
-
-def predict(
-    model: nn.Module,
-    inputs: Float[Tensor, "samples *space n_inputs"],
-    batch_size: int,
-    statistics: Statistics = "running",
-) -> Float[Tensor, "samples *space n_outputs"]:
-    """Return predictions batch by batch, without gradients, in evaluation mode by default."""
-    device = next(model.parameters()).device
-    with _measuring(model, statistics), torch.no_grad():
-        return torch.cat([model(part.to(device)).cpu() for part in inputs.split(batch_size)])
 
 
 def relative_errors(
@@ -113,21 +101,3 @@ def _errors(
         boundary = boundary_points(tuple(target.shape[1:-1]), breakdown.boundary_axes)
         yield "rel_l2_boundary", relative_error_on(boundary, predicted, target)
         yield "rel_l2_interior", relative_error_on(~boundary, predicted, target)
-
-
-@contextmanager
-def _measuring(model: nn.Module, statistics: Statistics) -> Iterator[None]:
-    """Put a model into the mode of its statistics, and bring it back unchanged."""
-    was_training = model.training
-    kept = {}
-    if statistics == "batch":
-        # A pass in training mode would change the running statistics.
-        kept = {name: buffer.clone() for name, buffer in model.named_buffers()}
-    model.train(statistics == "batch")
-    try:
-        yield
-    finally:
-        model.train(was_training)
-        for name, buffer in model.named_buffers():
-            if name in kept:
-                buffer.copy_(kept[name])

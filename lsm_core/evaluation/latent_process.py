@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from lsm_core.layers.latent_spectral_block import LatentSpectralBlock
+from lsm_core.models.lsm import LatentSpectralBlock
 
 
 @dataclass(frozen=True, kw_only=True)

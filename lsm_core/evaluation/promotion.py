@@ -28,7 +28,7 @@ class PromotionRule:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class Decision:
     """The decision, the figures it rests on and the reason in words."""
 
     promoted: bool
@@ -38,7 +38,7 @@ class Verdict:
     p_value: float
     n_samples: int
 
-    def plain(self) -> dict[str, Any]:
+    def to_plain(self) -> dict[str, Any]:
         """Return it as plain data."""
         return asdict(self)
 
@@ -47,14 +47,14 @@ def decide(
     champion: Float[np.ndarray, " samples"],
     challenger: Float[np.ndarray, " samples"],
     rule: PromotionRule,
-) -> Verdict:
+) -> Decision:
     """Return whether the challenger, with these errors on the same samples, is promoted."""
     if len(champion) < 2:
         raise ValueError(f"two models are compared on two samples at least, got {len(champion)}")
     before, after = float(champion.mean()), float(challenger.mean())
     p_value = _paired_p_value(champion - challenger)
     promoted, reason = _judged(before, after, p_value, rule)
-    return Verdict(
+    return Decision(
         promoted=promoted,
         reason=reason,
         champion_error=before,

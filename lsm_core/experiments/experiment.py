@@ -2,12 +2,18 @@
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from lsm_core.experiments.data_plan import DataPlan
+from lsm_core.benchmarks.benchmark import Benchmark
+from lsm_core.configuration import from_plain
+from lsm_core.experiments.plans.extended import plan_from_plain
+from lsm_core.experiments.plans.plan import DataPlan
 from lsm_core.models.catalogue import ModelConfig
 from lsm_core.names import ModelName, PresetName
+from lsm_core.result import Outcome
+from lsm_core.surrogates.predictor import model_from_plain
 from lsm_core.training.config import TrainingConfig
 
 
@@ -22,18 +28,13 @@ class Start:
     source: "Experiment | str"
     frozen: tuple[str, ...] = ()
 
-    @property
-    def identity(self) -> str:
-        """Return the identity of the source."""
-        return self.source if isinstance(self.source, str) else self.source.identity
-
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """All that decides the outcome of a training run.
+    """What is trained on which data, how, and from which seed.
 
-    `dataset` and `code` are hashes of the data's recipe and of the sources that train; whoever
-    runs the experiment fills them in, so that a run is never taken for one of other data or code.
+    It has no identity: which run it is depends on the data and on the sources it meets. Bound to
+    those it is a `BoundExperiment`.
     """
 
     preset: PresetName
@@ -43,33 +44,140 @@ class Experiment:
     training: TrainingConfig
     seed: int = 0
     start: Start | None = None
-    dataset: str = ""
-    code: str = ""
 
-    def describe(self) -> dict[str, Any]:
-        """Return the protocol as plain data: everything but seed, source, data and code."""
-        return {
+    @property
+    def benchmark(self) -> Benchmark:
+        """Return the problem."""
+        return self.data.benchmark
+
+    @property
+    def frozen(self) -> tuple[str, ...]:
+        """Return the parts of the model that are not trained."""
+        return self.start.frozen if self.start else ()
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the protocol as JSON has it: everything but seed and source."""
+        described = {
             "preset": self.preset,
-            "data": self.data.describe(),
+            "data": self.data.to_plain(),
             "model_name": self.model_name,
             "model": asdict(self.model),
             "training": asdict(self.training),
-            **({"frozen": self.start.frozen} if self.start else {}),
+            **({"frozen": self.frozen} if self.start else {}),
         }
+        return dict(json.loads(json.dumps(described)))
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any], seed: int = 0) -> "Experiment":
+        """Return the experiment of a protocol, from random weights.
+
+        KeyError, TypeError or ValueError if another version wrote the protocol.
+        """
+        name, preset = plain["model_name"], plain["preset"]
+        return cls(
+            preset=preset,
+            data=plan_from_plain(plain["data"], preset),
+            model_name=name,
+            model=model_from_plain(name, plain["model"]),
+            training=from_plain(TrainingConfig, plain["training"]),
+            seed=seed,
+        )
 
     @property
     def protocol(self) -> str:
         """Return the hash of the protocol, equal for all seeds."""
-        source = self.start.source if self.start else None
+        if self.start is None:
+            return _digest(self.to_plain())
+        source = self.start.source
         before = source.protocol if isinstance(source, Experiment) else source
-        return _digest({**self.describe(), **({"after": before} if self.start else {})})
+        return _digest({**self.to_plain(), "after": before})
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundExperiment:
+    """An experiment bound to its data and to the sources that train it: one run, by its identity.
+
+    `dataset` and `code` are hashes of the data's recipe and of the sources, so that a run is never
+    taken for one of other data or code. `source` is the run whose weights it starts from.
+    """
+
+    experiment: Experiment
+    dataset: str
+    code: str
+    source: "BoundExperiment | str | None" = None
 
     @property
     def identity(self) -> str:
-        """Return the hash that names the run, its checkpoints and its cache entry."""
-        own = {"seed": self.seed, "dataset": self.dataset, "code": self.code}
-        source = {"source": self.start.identity} if self.start else {}
-        return _digest({"protocol": self.protocol, **own, **source})
+        """Return the hash that names the run and its checkpoints."""
+        plain = {
+            "protocol": self.protocol,
+            "seed": self.seed,
+            "dataset": self.dataset,
+            "code": self.code,
+        }
+        return _digest(plain if self.source is None else {**plain, "source": self.source_identity})
+
+    @property
+    def source_identity(self) -> str | None:
+        """Return the identity of the run whose weights this one starts from."""
+        return self.source.identity if isinstance(self.source, BoundExperiment) else self.source
+
+    @property
+    def data(self) -> DataPlan:
+        """Return which samples it is trained on."""
+        return self.experiment.data
+
+    @property
+    def benchmark(self) -> Benchmark:
+        """Return the problem."""
+        return self.experiment.benchmark
+
+    @property
+    def preset(self) -> PresetName:
+        """Return the preset that it belongs to."""
+        return self.experiment.preset
+
+    @property
+    def model_name(self) -> ModelName:
+        """Return what its model is called."""
+        return self.experiment.model_name
+
+    @property
+    def model(self) -> ModelConfig:
+        """Return the settings of its model."""
+        return self.experiment.model
+
+    @property
+    def training(self) -> TrainingConfig:
+        """Return how it is trained."""
+        return self.experiment.training
+
+    @property
+    def seed(self) -> int:
+        """Return its seed."""
+        return self.experiment.seed
+
+    @property
+    def protocol(self) -> str:
+        """Return the hash of its protocol, equal for all seeds."""
+        return self.experiment.protocol
+
+    def outcome(self, study: str, setting: str = "") -> Outcome:
+        """Return what its result will begin with as part of a study, and a failure, too."""
+        return Outcome(
+            identity=self.identity,
+            protocol=self.protocol,
+            study=study,
+            preset=self.preset,
+            origin=self.data.origin,
+            benchmark=self.benchmark.name,
+            resolution=tuple(self.benchmark.shape.space),
+            model=self.model_name,
+            setting=setting,
+            seed=self.seed,
+            fraction=self.training.fraction,
+            source=self.source_identity,
+        )
 
 
 def _digest(plain: Any) -> str:

@@ -3,16 +3,16 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from typing import Any
 
 import torch
 from torch import nn
 
 from lsm_core.benchmarks.benchmark import Benchmark
-from lsm_core.models.catalogue import ModelConfig, build_model
+from lsm_core.models.catalogue import GridModelConfig, ModelConfig, build_model
 from lsm_core.models.lsm import LsmConfig
 from lsm_core.models.point_cloud import PointCloudConfig
 from lsm_core.problems.shape import ProblemShape
+from lsm_core.surrogates.operator import shape_of_one_step
 
 LARGEST_WIDTH = 4096
 
@@ -39,8 +39,7 @@ def parameters(config: ModelConfig, shape: ProblemShape) -> int:
 
 def one_application(benchmark: Benchmark) -> ProblemShape:
     """Return what a model maps when it is applied once: one step of a problem in time."""
-    shape = benchmark.shape
-    return replace(shape, n_outputs=shape.n_outputs // benchmark.n_steps)
+    return shape_of_one_step(benchmark.shape, benchmark.n_steps)
 
 
 def width_step(config: ModelConfig) -> int:
@@ -57,8 +56,8 @@ def with_width(config: ModelConfig, width: int) -> ModelConfig:
     return replace(config, body=wider) if isinstance(config, PointCloudConfig) else wider
 
 
-def _grid_config(config: ModelConfig) -> Any:
-    """Return the configuration that has the width."""
+def _grid_config(config: ModelConfig) -> GridModelConfig:
+    """Return the configuration that has the width; all but LSM's have one (`ModelEntry.config`)."""
     return config.body if isinstance(config, PointCloudConfig) else config
 
 

@@ -2,39 +2,18 @@
 
 from dataclasses import replace
 from functools import cache
+from typing import get_args
 
-from lsm_core.experiments.applicability import check_applies
-from lsm_core.experiments.data_plans import data_plan
 from lsm_core.experiments.experiment import Experiment
 from lsm_core.experiments.matched_sizes import matched, one_application, parameters
-from lsm_core.experiments.model_presets import PERIODIC, grid_model
-from lsm_core.models.catalogue import ModelConfig
+from lsm_core.experiments.protocols import PROTOCOLS, data_plan
+from lsm_core.models.catalogue import MODELS, ModelConfig
+from lsm_core.models.entry import Task
 from lsm_core.models.point_cloud import PointCloudConfig
 from lsm_core.names import BenchmarkName, ModelName, PresetName
-from lsm_core.training.config import Scheme, TrainingConfig
+from lsm_core.training.config import TrainingConfig
 
 SMALL: tuple[PresetName, ...] = ("smoke", "quick")
-
-RELEASED_SLOW: tuple[BenchmarkName, ...] = (
-    "elasticity_p",
-    "plasticity",
-    "navier_stokes",
-    "darcy",
-)
-"""Problems whose released scripts start at 5e-4, where the paper has 1e-3 for all."""
-
-QUICK_EPOCHS: dict[BenchmarkName, tuple[int, int]] = {
-    "burgers": (15, 10),
-    "darcy": (6, 4),
-    "navier_stokes": (6, 4),
-    "elasticity_p": (6, 4),
-    "elasticity_g": (8, 4),
-    "plasticity": (8, 4),
-    "airfoil": (10, 4),
-    "pipe": (6, 4),
-}
-"""Epochs and batch size of quick training: about half a minute on one core for most models. With so
-few epochs, small batches learn most: the number of steps is what is short."""
 
 
 def experiment(
@@ -51,17 +30,49 @@ def experiment(
     )
 
 
+def applies(benchmark: BenchmarkName, model: ModelName) -> bool:
+    """Return whether a model is made for a benchmark.
+
+    Models of time steps need a history; all others take any grid, and points through a latent one.
+    """
+    return not MODELS[model].needs_history or PROTOCOLS[benchmark].steps_through_time
+
+
+def check_applies(benchmark: BenchmarkName, model: ModelName) -> None:
+    """Raise a ValueError that says why a model is not made for a benchmark."""
+    if not applies(benchmark, model):
+        fitting = [name for name, protocol in PROTOCOLS.items() if protocol.steps_through_time]
+        raise ValueError(
+            f"{model} predicts time steps and is made for {' and '.join(fitting)}, "
+            f"not for {benchmark}"
+        )
+
+
+def applicable_models(benchmark: BenchmarkName) -> list[ModelName]:
+    """Return the models that are made for a benchmark, in the order of their names' table."""
+    return [model for model in get_args(ModelName) if applies(benchmark, model)]
+
+
 def model_config(preset: PresetName, benchmark: BenchmarkName, model: ModelName) -> ModelConfig:
     """Return the settings of a model in a preset; ValueError if it is not made for the problem."""
     check_applies(benchmark, model)
     if preset == "matched":
         return _matched(benchmark, model)
-    config = grid_model(preset, benchmark, model)
-    if benchmark != "elasticity_p":
+    entry, protocol, small = MODELS[model], PROTOCOLS[benchmark], preset in SMALL
+    # Those that work on as many features as they are wide have no choice; the others have one.
+    n_features = None if entry.latent else 16 if small else 32
+    config = entry.preset(
+        Task(
+            preset=preset,
+            n_dims=2 if protocol.is_scattered else len(protocol.published.benchmark.space),
+            is_periodic=protocol.is_periodic,
+            steps_through_time=protocol.steps_through_time,
+            quick_modes=protocol.quick_modes,
+            released_width=protocol.released_width,
+        )
+    )
+    if not protocol.is_scattered:
         return config
-    # LSM and FNO work on as many features as they are wide; the others read and write some.
-    small = preset in SMALL
-    n_features = None if model in ("lsm", "fno") else 16 if small else 32
     points = PointCloudConfig(body=config, n_features=n_features)
     return replace(points, latent_shape=(32, 32), n_modes=10) if small else points
 
@@ -80,36 +91,16 @@ def training_config(preset: PresetName, benchmark: BenchmarkName) -> TrainingCon
     """Return how a preset trains; `matched` differs from `quick` in its models alone."""
     if preset == "matched":
         return training_config("quick", benchmark)
-    if preset == "smoke":
-        config = TrainingConfig(epochs=4, batch_size=4, schedule="one_cycle", learning_rate=2e-3)
-    elif preset == "quick":
-        epochs, batch_size = QUICK_EPOCHS[benchmark]
-        config = TrainingConfig(
-            epochs=epochs, batch_size=batch_size, schedule="one_cycle", learning_rate=2e-3
-        )
-    elif preset == "paper":
-        config = TrainingConfig(epochs=500)
-    else:
+    protocol = PROTOCOLS[benchmark]
+    inputs, targets = protocol.scaled_small if preset in SMALL else protocol.scaled
+    config = TrainingConfig(input_normalization=inputs, target_normalization=targets)
+    if preset == "paper":
+        return replace(config, epochs=500)
+    if preset == "release":
         # The released loops count epochs 0 to 500.
-        rate = 5e-4 if benchmark in RELEASED_SLOW else 1e-3
-        config = TrainingConfig(epochs=501, learning_rate=rate)
-    inputs, targets = _normalization(preset, benchmark)
-    return replace(config, input_normalization=inputs, target_normalization=targets)
-
-
-def _normalization(preset: PresetName, benchmark: BenchmarkName) -> tuple[Scheme, Scheme]:
-    """Return the released choice for inputs and targets; small presets scale the others, too.
-
-    With targets scaled point by point a model starts at their mean, from where it learns faster.
-    Inputs are not: where a few samples agree by chance, another would be far out of range. Except
-    for the airfoil, whose mesh reaches so far that the shape is invisible beside it: without scales
-    of its own at each point no model gets below the error of the mean in a short training.
-    """
-    if benchmark in ("darcy", "plasticity"):
-        return "pointwise", "pointwise"
-    if preset not in SMALL or benchmark in PERIODIC:
-        return "none", "none"
-    if benchmark == "airfoil":
-        return "pointwise", "pointwise"
-    # Scattered points are in no order, and their positions stay where they are.
-    return ("none", "channel") if benchmark == "elasticity_p" else ("channel", "pointwise")
+        return replace(config, epochs=501, learning_rate=protocol.released_rate)
+    smoke, quick = (4, 4), (protocol.quick_epochs, protocol.quick_batch)
+    epochs, batch_size = smoke if preset == "smoke" else quick
+    return replace(
+        config, epochs=epochs, batch_size=batch_size, schedule="one_cycle", learning_rate=2e-3
+    )

@@ -6,7 +6,7 @@ through a permuted view.
 """
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -43,16 +43,9 @@ _POOLINGS: dict[tuple[Pooling, int], Callable[..., Tensor]] = {
 
 
 def convolution_layer(
-    n_dims: int, n_inputs: int, n_outputs: int, *, bias: bool
+    n_dims: int, n_inputs: int, n_outputs: int, *, kernel_size: int = 3, stride: int = 1, bias: bool
 ) -> nn.Conv1d | nn.Conv2d | nn.Conv3d:
-    """Return a layer that holds the weights of a 3-wide convolution."""
-    return _LAYERS[n_dims](n_inputs, n_outputs, kernel_size=3, padding=1, bias=bias)
-
-
-def strided_layer(
-    n_dims: int, n_inputs: int, n_outputs: int, *, kernel_size: int, stride: int, bias: bool
-) -> nn.Conv1d | nn.Conv2d | nn.Conv3d:
-    """Return a layer that holds the weights of a convolution of any width and stride."""
+    """Return a layer that holds the weights of a convolution."""
     return _LAYERS[n_dims](n_inputs, n_outputs, kernel_size=kernel_size, stride=stride, bias=bias)
 
 
@@ -68,23 +61,14 @@ def plain_convolution(
     field: Float[Tensor, "batch *space channel"],
     weight: Float[Tensor, "feature channel *kernel"],
     bias: Float[Tensor, " feature"] | None,
-    padding: int,
-) -> Float[Tensor, "batch *result feature"]:
-    """Return the convolution of a field continued by `padding` zeros at each end."""
-    image, weight, paddings = _as_images(field, weight, padding)
-    result = _CONVOLUTIONS[len(paddings)](image, weight, bias, padding=paddings)
-    return _as_field(result, field.ndim)
-
-
-def strided_convolution(
-    field: Float[Tensor, "batch *space channel"],
-    weight: Float[Tensor, "feature channel *kernel"],
-    bias: Float[Tensor, " feature"] | None,
     *,
-    stride: int,
+    stride: int = 1,
     padding: int,
 ) -> Float[Tensor, "batch *result feature"]:
-    """Return the convolution at every `stride`-th point of a field continued by zeros."""
+    """Return the convolution, at every `stride`-th point, of a field continued by zeros.
+
+    There are `padding` zeros at each end.
+    """
     image, weight, paddings = _as_images(field, weight, padding)
     strides = _strides(field, stride)
     result = _CONVOLUTIONS[len(strides)](image, weight, bias, stride=strides, padding=paddings)
@@ -99,33 +83,35 @@ def transposed_convolution(
     stride: int,
     padding: int,
 ) -> Float[Tensor, "batch *result feature"]:
-    """Return the transpose of `strided_convolution` with the same weight, plus a bias."""
+    """Return the transpose of `plain_convolution` with the same weight, plus a bias."""
     image, weight, paddings = _as_images(field, weight, padding)
     strides = _strides(field, stride)
     transposed = _TRANSPOSED_CONVOLUTIONS[len(strides)]
     return _as_field(transposed(image, weight, bias, stride=strides, padding=paddings), field.ndim)
 
 
-def convolution_field_gradient(
+def convolution_gradients(
     gradient: Float[Tensor, "batch *result feature"],
     field: Float[Tensor, "batch *space channel"],
     weight: Float[Tensor, "feature channel *kernel"],
     padding: int,
-) -> Float[Tensor, "batch *space channel"]:
-    """Return the gradient with respect to the field of `plain_convolution`."""
-    result, _ = _convolution_gradients(gradient, field, weight, padding, (True, False))
-    return _as_field(result, field.ndim)
+    wanted: tuple[bool, bool],
+) -> tuple[Tensor | None, Tensor | None]:
+    """Return the gradients of `plain_convolution` with respect to field and weight, where wanted.
 
-
-def convolution_weight_gradient(
-    gradient: Float[Tensor, "batch *result feature"],
-    field: Float[Tensor, "batch *space channel"],
-    weight: Float[Tensor, "feature channel *kernel"],
-    padding: int,
-) -> Float[Tensor, "feature channel *kernel"]:
-    """Return the gradient with respect to the weight of `plain_convolution`."""
-    _, result = _convolution_gradients(gradient, field, weight, padding, (False, True))
-    return result.reshape(weight.shape)
+    The stride is 1.
+    """
+    image, image_weight, paddings = _as_images(field, weight, padding)
+    ones, zeros = [1] * len(paddings), [0] * len(paddings)
+    # In order: bias sizes, stride, padding, dilation, transposed, output padding, groups.
+    rest = (None, ones, paddings, ones, False, zeros, 1, [*wanted, False])
+    of_image, of_weight, _ = torch.ops.aten.convolution_backward(
+        _as_image(gradient), image, image_weight, *rest
+    )
+    return (
+        _as_field(of_image, field.ndim) if wanted[0] else None,
+        of_weight.reshape(weight.shape) if wanted[1] else None,
+    )
 
 
 def pool(
@@ -148,26 +134,6 @@ def interpolate(
         align_corners=align_corners,
     )
     return fine.movedim(1, -1).contiguous()
-
-
-def _convolution_gradients(
-    gradient: Tensor, field: Tensor, weight: Tensor, padding: int, wanted: tuple[bool, bool]
-) -> Any:
-    image, image_weight, paddings = _as_images(field, weight, padding)
-    ones, zeros = [1] * len(paddings), [0] * len(paddings)
-    return torch.ops.aten.convolution_backward(
-        _as_image(gradient),
-        image,
-        image_weight,
-        None,
-        ones,
-        paddings,
-        ones,
-        False,
-        zeros,
-        1,
-        [*wanted, False],
-    )[:2]
 
 
 def _as_images(field: Tensor, weight: Tensor, padding: int) -> tuple[Tensor, Tensor, list[int]]:

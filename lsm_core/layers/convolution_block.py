@@ -4,15 +4,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lsm_core.layers.boundary import Boundary
 from lsm_core.layers.by_dimension import Pooling, convolution_layer
 from lsm_core.layers.choices import check_choice
-from lsm_core.layers.convolution import convolve, convolve_prepared
+from lsm_core.layers.kernels.convolution import convolve, convolve_prepared
 from lsm_core.layers.normalization import NORMALIZATIONS, NormalizationKind
+from lsm_core.layers.padding import Boundary
 
 Features = Float[Tensor, "batch *space feature"]
 
@@ -71,24 +72,21 @@ class ConvolutionLayer(nn.Module):
         """Return weight and bias of the convolution, with what can be folded into them."""
         return self.normalization.folded_into(self.convolution.weight, self.convolution.bias)
 
-    def activated(self) -> tuple[Callable[..., Tensor], tuple[Tensor | None, ...]]:
-        """Return what follows the convolution: a function of features and parameters, and those.
+    def forward(self, convolved: Features) -> Features:
+        """Return what follows the convolution with that kernel."""
+        return self.activation(self.normalization(convolved))
 
-        The function may be called again for the backward pass; only its first call counts for
-        the running statistics.
-        """
+    def function(self) -> Callable[..., Tensor]:
+        """Return `forward` as a function of features and parameters, which can be called again."""
         normalize = self.normalization.function()
-
-        def activate(features: Tensor, *parameters: Tensor | None) -> Tensor:
-            return self.activation(normalize(features, *parameters))
-
-        return activate, self.normalization.parameters_in_use()
+        return lambda features, *parameters: self.activation(normalize(features, *parameters))
 
 
 class ConvolutionBlock(nn.Module):
     """Two convolution layers, one after the other.
 
-    Whoever has merged the first convolution with what comes before it continues with `finish`.
+    What is linear and comes before it can be merged with its first convolution: a map `lift` of
+    the channels is, and whoever has computed the first convolution continues with `finish`.
     """
 
     def __init__(
@@ -99,14 +97,21 @@ class ConvolutionBlock(nn.Module):
         self.first = ConvolutionLayer(config, n_dims, n_inputs, n_hidden)
         self.second = ConvolutionLayer(config, n_dims, n_hidden, n_outputs)
 
-    def forward(self, field: Float[Tensor, "batch *space channel"]) -> Features:
-        """Return the features after both layers."""
-        return self.finish(convolve(field, *self.first.kernel(), self.boundary))
+    def forward(
+        self, field: Float[Tensor, "batch *space channel"], lift: nn.Linear | None = None
+    ) -> Features:
+        """Return the features after both layers, of the field lifted by a map if one is given.
+
+        The last channel of a field to be lifted is 1, and 0 in padding: it carries the bias.
+        """
+        weight, bias = self.first.kernel()
+        if lift is not None:
+            matrix = torch.cat([lift.weight, lift.bias.unsqueeze(1)], dim=1)
+            weight = torch.einsum("fw...,wi->fi...", weight, matrix)
+        return self.finish(convolve(field, weight, bias, self.boundary))
 
     def finish(self, convolved: Float[Tensor, "batch *space hidden"]) -> Features:
         """Return the features after both layers, given the result of the first convolution."""
-        activate, parameters = self.first.activated()
-        inputs = (convolved, *parameters)
-        features = convolve_prepared(activate, inputs, *self.second.kernel(), self.boundary)
-        activate, parameters = self.second.activated()
-        return activate(features, *parameters)
+        inputs = (convolved, *self.first.normalization.parameters_in_use())
+        kernel = self.second.kernel()
+        return self.second(convolve_prepared(self.first.function(), inputs, *kernel, self.boundary))

@@ -3,8 +3,8 @@
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from lsm_core.layers.convolution import convolve
 from lsm_core.layers.convolution_block import ConvolutionBlock, ConvolutionConfig
+from lsm_core.layers.kernels.convolution import convolve
 from lsm_core.layers.upsampling import convolve_upsampled
 
 

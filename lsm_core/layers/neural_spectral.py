@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lsm_core.layers.choices import check_choice
+from lsm_core.layers.kernels.trigonometric_series import trigonometric_series
 from lsm_core.layers.projectors import Form
-from lsm_core.layers.trigonometric_series import trigonometric_series
 
 SolverKind = Literal["trigonometric", "polynomial", "perceptron", "fourier", "none"]
 

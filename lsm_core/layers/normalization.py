@@ -1,12 +1,13 @@
 """Normalisations of the channels of a field, as functions that can be computed again."""
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Literal
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
+from lsm_core.layers.kernels.batch_normalization import normalize_again
 from lsm_core.layers.ranks import n_ranks, summed
 
 NormalizationKind = Literal["batch", "instance", "none"]
@@ -15,14 +16,20 @@ NormalizationKind = Literal["batch", "instance", "none"]
 class NoNormalization(nn.Module):
     """Leaves the features as they are; what the other normalisations share."""
 
+    def forward(
+        self, features: Float[Tensor, "batch *space channel"]
+    ) -> Float[Tensor, "batch *space channel"]:
+        """Return the normalisation of what the folded convolution gives."""
+        return self.function()(features, *self.parameters_in_use())
+
     def folded_into(self, weight: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Return the convolution before it, with as much of this folded in as is possible."""
         return weight, bias
 
     def function(self) -> Callable[..., Tensor]:
-        """Return the normalisation of what the folded convolution gives.
+        """Return the normalisation as a function of features and of the parameters in use.
 
-        It takes the features and the parameters in use. Only the first call may change a state.
+        It can be called again, to the same effect; only its first call may change a state.
         """
         return lambda features: features
 
@@ -57,82 +64,64 @@ class BatchNormalization(NoNormalization):
 
     def function(self) -> Callable[..., Tensor]:
         """Return the normalisation; its first call updates the running statistics."""
-        if not self.training:
-            return super().function()
-        first_call = True
-        statistics: tuple[Tensor, Tensor] | None = None
-
-        def normalize(features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-            nonlocal first_call, statistics
-            rows = features.flatten(0, -2)
-            if statistics is not None:
-                result: Tensor = _KnownStatistics.apply(rows, weight, bias, *statistics)
-                return result.reshape(features.shape)
-            if len(rows) == 1 and n_ranks() == 1:
-                raise ValueError("batch normalisation in training needs more than one point, got 1")
-            running_mean = self.running_mean if first_call else None
-            running_var = self.running_var if first_call else None
-            if first_call:
-                self.num_batches_tracked += 1
-            first_call = False
-            if n_ranks() > 1:
-                mean, variance = self._statistics_of_all_ranks(rows, running_mean, running_var)
-                scale = weight * torch.rsqrt(variance + self.epsilon)
-                return ((rows - mean) * scale + bias).reshape(features.shape)
-            result, *found = torch.native_batch_norm(
-                rows, weight, bias, running_mean, running_var, True, self.momentum, self.epsilon
-            )
-            statistics = found[0].detach(), found[1].detach()
-            return result.reshape(features.shape)
-
-        return normalize
-
-    def _statistics_of_all_ranks(
-        self, rows: Tensor, running_mean: Tensor | None, running_var: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        """Return mean and variance of the rows of all ranks, and update the running ones."""
-        count = summed(rows.new_tensor([len(rows)]))
-        mean = summed(rows.sum(0)) / count
-        variance = summed((rows - mean).square().sum(0)) / count
-        if running_mean is not None and running_var is not None:
-            unbiased = variance.detach() * count / (count - 1)
-            running_mean.lerp_(mean.detach(), self.momentum)
-            running_var.lerp_(unbiased, self.momentum)
-        return mean, variance
+        return _BatchStatistics(self) if self.training else super().function()
 
     def parameters_in_use(self) -> tuple[Tensor, ...]:
         """Return scale and shift, unless they are folded into the convolution."""
         return (self.weight, self.bias) if self.training else ()
 
 
-class _KnownStatistics(torch.autograd.Function):
-    """Batch normalisation computed again: the statistics are there, one pass over the rows is left.
+class _BatchStatistics:
+    """The normalisation of one batch, which the backward pass may compute again.
 
-    The gradient is that of the normalisation, through the statistics too.
+    The first call finds the statistics of the batch and counts it among the running ones. On one
+    rank they are kept for later calls; on several, each call sums over the ranks, as the gradient
+    has to.
     """
 
-    @staticmethod
-    def forward(
-        ctx: Any,
-        rows: Tensor,
-        weight: Tensor,
-        bias: Tensor,
-        mean: Tensor,
-        inverse_deviation: Tensor,
-    ) -> Tensor:
-        ctx.save_for_backward(rows, weight, mean, inverse_deviation)
-        scale = weight * inverse_deviation
-        return torch.addcmul(bias - mean * scale, rows, scale)
+    def __init__(self, layer: BatchNormalization) -> None:
+        self.layer = layer
+        self.is_counted = False
+        self.found: tuple[Tensor, Tensor] | None = None
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        rows, weight, mean, inverse_deviation = ctx.saved_tensors
-        # The last number but one would guard a division; the statistics at hand contain it.
-        gradients = torch.ops.aten.native_batch_norm_backward(
-            gradient, rows, weight, None, None, mean, inverse_deviation, True, 0.0, [True] * 3
+    def __call__(self, features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        rows = features.flatten(0, -2)
+        if self.found is not None:
+            return normalize_again(rows, weight, bias, *self.found).reshape(features.shape)
+        if len(rows) == 1 and n_ranks() == 1:
+            raise ValueError("batch normalisation in training needs more than one point, got 1")
+        if n_ranks() > 1:
+            mean, variance = self._of_all_ranks(rows)
+            scale = weight * torch.rsqrt(variance + self.layer.epsilon)
+            return ((rows - mean) * scale + bias).reshape(features.shape)
+        momentum, epsilon = self.layer.momentum, self.layer.epsilon
+        running_mean, running_variance = self._running_statistics() or (None, None)
+        result, mean, inverse_deviation = torch.native_batch_norm(
+            rows, weight, bias, running_mean, running_variance, True, momentum, epsilon
         )
-        return *gradients, None, None
+        self.found = mean.detach(), inverse_deviation.detach()
+        return result.reshape(features.shape)
+
+    def _running_statistics(self) -> tuple[Tensor, Tensor] | None:
+        """Count the batch and return the running mean and variance to update, the first time."""
+        if self.is_counted:
+            return None
+        self.is_counted = True
+        self.layer.num_batches_tracked += 1
+        return self.layer.running_mean, self.layer.running_var
+
+    def _of_all_ranks(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean and variance of the rows of all ranks, and update the running ones."""
+        count = summed(rows.new_tensor([len(rows)]))
+        mean = summed(rows.sum(0)) / count
+        variance = summed((rows - mean).square().sum(0)) / count
+        running = self._running_statistics()
+        if running is not None:
+            running_mean, running_variance = running
+            unbiased = variance.detach() * count / (count - 1)
+            running_mean.lerp_(mean.detach(), self.layer.momentum)
+            running_variance.lerp_(unbiased, self.layer.momentum)
+        return mean, variance
 
 
 class InstanceNormalization(NoNormalization):

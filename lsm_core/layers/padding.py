@@ -1,10 +1,13 @@
-"""Padding of a grid up to a size that can be halved and cut into patches."""
+"""Fields continued beyond their ends: to a size that can be halved and cut into patches."""
+
+from typing import Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lsm_core.layers.boundary import Boundary
+Boundary = Literal["zero", "circular"]
+"""What lies beyond the ends of a grid: zeros, or the other end of a periodic field."""
 
 
 def padded_shape(space: tuple[int, ...], divisors: tuple[int, ...]) -> tuple[int, ...]:
@@ -40,4 +43,12 @@ def crop_to(
         # Nothing to cut: a view of all of it would be filled and copied in the backward pass.
         if field.shape[axis] != size:
             field = field.narrow(axis, 0, size)
+    return field
+
+
+def wrap(field: Float[Tensor, "batch *space channel"]) -> Float[Tensor, "batch *wider channel"]:
+    """Return a periodic field with one more point at both ends of every axis."""
+    for axis in range(1, field.ndim - 1):
+        last = field.narrow(axis, field.shape[axis] - 1, 1)
+        field = torch.cat([last, field, field.narrow(axis, 0, 1)], dim=axis)
     return field

@@ -4,7 +4,6 @@ A projector turns the points of a patch into latent tokens, and tokens back into
 attention-based one is the paper's; the others replace it in ablations.
 """
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,8 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lsm_core.layers.choices import check_choice
-from lsm_core.layers.patch_attention import Points, Tokens, points_to_tokens, tokens_to_points
+from lsm_core.layers.choices import check_at_least, check_choice
+from lsm_core.layers.kernels.patch_attention import (
+    Points,
+    Tokens,
+    points_to_tokens,
+    tokens_to_points,
+)
 
 Form = Literal["release", "paper"]
 ProjectorKind = Literal["attention", "convolution", "average", "self-attention", "none"]
@@ -36,26 +40,26 @@ class ProjectorConfig:
     def __post_init__(self) -> None:
         check_choice("projector kind", self.kind, ProjectorKind)
         check_choice("projector form", self.form, Form)
-        if self.n_tokens < 1:
-            raise ValueError(f"n_tokens must be at least 1, got {self.n_tokens}")
-        if self.n_heads < 1:
-            raise ValueError(f"n_heads must be at least 1, got {self.n_heads}")
+        check_at_least(1, self, "n_tokens", "n_heads")
 
 
-class Projector(nn.Module, ABC):
-    """What every projector offers."""
+class Projector(nn.Module):
+    """The points themselves as tokens: the solver works in coordinate space.
 
-    @abstractmethod
+    Other projectors replace what they do otherwise.
+    """
+
     def n_tokens(self, n_points: int) -> int:
         """Return how many tokens a patch of `n_points` becomes."""
+        return n_points
 
-    @abstractmethod
     def to_latent(self, points: Points) -> Tokens:
         """Return the latent tokens of each patch (CoordToLatent)."""
+        return points
 
-    @abstractmethod
     def to_coordinates(self, points: Points, tokens: Tokens) -> Points:
         """Return the points of each patch, given the solved tokens (LatentToCoord)."""
+        return tokens
 
 
 def build_projector(config: ProjectorConfig, width: int) -> Projector:
@@ -67,7 +71,7 @@ def build_projector(config: ProjectorConfig, width: int) -> Projector:
     if config.kind == "self-attention":
         return SelfAttentionProjector(width, config.n_heads)
     if config.kind == "none":
-        return NoProjector()
+        return Projector()
     return AttentionProjector(config, width)
 
 
@@ -137,10 +141,6 @@ class ConvolutionProjector(Projector):
         self.into = nn.Linear(width, width)
         self.back = nn.Linear(width, width)
 
-    def n_tokens(self, n_points: int) -> int:
-        """Return one token a point."""
-        return n_points
-
     def to_latent(self, points: Points) -> Tokens:
         """Return the tokens."""
         return self.into(points)
@@ -177,10 +177,6 @@ class SelfAttentionProjector(Projector):
         self.key = nn.Linear(width, width)
         self.value = nn.Linear(width, width)
 
-    def n_tokens(self, n_points: int) -> int:
-        """Return one token a point."""
-        return n_points
-
     def to_latent(self, points: Points) -> Tokens:
         """Return the tokens."""
         query, key, value = (
@@ -189,26 +185,6 @@ class SelfAttentionProjector(Projector):
         )
         attended = functional.scaled_dot_product_attention(query, key, value)
         return points + attended.transpose(1, 2).flatten(2)
-
-    def to_coordinates(self, points: Points, tokens: Tokens) -> Points:
-        """Return the points."""
-        return tokens
-
-
-class NoProjector(Projector):
-    """The points themselves as tokens: the solver works in coordinate space."""
-
-    def n_tokens(self, n_points: int) -> int:
-        """Return one token a point."""
-        return n_points
-
-    def to_latent(self, points: Points) -> Tokens:
-        """Return the tokens."""
-        return points
-
-    def to_coordinates(self, points: Points, tokens: Tokens) -> Points:
-        """Return the points."""
-        return tokens
 
 
 def _head_width(width: int, n_heads: int) -> int:

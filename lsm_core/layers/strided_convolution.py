@@ -7,12 +7,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lsm_core.layers.by_dimension import (
-    strided_convolution,
-    strided_layer,
+    convolution_layer,
+    plain_convolution,
     transposed_convolution,
     transposed_layer,
 )
-from lsm_core.layers.convolution import convolve
+from lsm_core.layers.kernels.convolution import convolve
 from lsm_core.layers.normalization import NORMALIZATIONS, NormalizationKind
 from lsm_core.layers.padding import crop_to
 
@@ -37,7 +37,7 @@ class Convolution(nn.Module):
         if kernel_size % 2 == 0:
             raise ValueError(f"kernel_size must be odd, got {kernel_size}")
         self.stride, self.padding = stride, kernel_size // 2
-        self.layer = strided_layer(
+        self.layer = convolution_layer(
             n_dims, n_inputs, n_outputs, kernel_size=kernel_size, stride=stride, bias=bias
         )
 
@@ -56,7 +56,7 @@ class Convolution(nn.Module):
         """Return the convolution with other weights of the same shape."""
         if self.stride == 1 and self.padding == 1:
             return convolve(field, weight, bias)
-        return strided_convolution(field, weight, bias, stride=self.stride, padding=self.padding)
+        return plain_convolution(field, weight, bias, stride=self.stride, padding=self.padding)
 
 
 class TransposedConvolution(nn.Module):
@@ -102,9 +102,7 @@ class LeakyConvolution(nn.Module):
         """Return the features."""
         layer = self.convolution.layer
         kernel = self.normalization.folded_into(layer.weight, layer.bias)
-        features = self.convolution.convolved(field, *kernel)
-        normalize = self.normalization.function()
-        features = normalize(features, *self.normalization.parameters_in_use())
+        features = self.normalization(self.convolution.convolved(field, *kernel))
         return functional.leaky_relu(features, self.slope)
 
 

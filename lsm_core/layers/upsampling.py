@@ -7,9 +7,9 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-from lsm_core.layers.boundary import Boundary, wrap
 from lsm_core.layers.by_dimension import interpolate
-from lsm_core.layers.convolution import convolve_prepared
+from lsm_core.layers.kernels.convolution import convolve_prepared
+from lsm_core.layers.padding import Boundary, wrap
 
 
 def upsample(

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from lsm_core.layers.head import Head
 from lsm_core.layers.padding import crop_to, pad_to, padded_shape
 from lsm_core.layers.patches import join_patches, split_patches
 
@@ -161,3 +162,21 @@ class WindowAttention(nn.Module):
         self, points: Float[Tensor, "window point channel"]
     ) -> Float[Tensor, "window head point head_width"]:
         return points.unflatten(2, (self.n_heads, -1)).transpose(1, 2)
+
+
+class WindowLayer(nn.Module):
+    """Attention within windows and a perceptron, each normalised before and added to its input."""
+
+    def __init__(self, width: int, n_hidden: int, n_heads: int, windows: Windows) -> None:
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(width)
+        self.attention = WindowAttention(width, n_heads, windows)
+        self.perceptron_norm = nn.LayerNorm(width)
+        self.perceptron = Head(width, n_hidden, width)
+
+    def forward(
+        self, tokens: Float[Tensor, "batch *space channel"]
+    ) -> Float[Tensor, "batch *space channel"]:
+        """Return the tokens after the layer."""
+        tokens = tokens + self.attention(self.attention_norm(tokens))
+        return tokens + self.perceptron(self.perceptron_norm(tokens))

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from lsm_core.layers.choices import check_at_least
 from lsm_core.layers.coordinates import unit_coordinates
 from lsm_core.layers.strided_convolution import Convolution
+from lsm_core.models.entry import ModelEntry, Task
 from lsm_core.problems.shape import ProblemShape
 
 
@@ -121,3 +122,15 @@ class Deeponet(nn.Module):
                 points = torch.linspace(0, last, n_sensors, device=field.device).round().long()
                 field = field.index_select(axis, points)
         return field
+
+
+def preset(task: Task) -> DeeponetConfig:
+    """Return the DeepONet of a preset."""
+    return task.choose(
+        smoke=DeeponetConfig(width=64, n_sensors=16),
+        quick=DeeponetConfig(width=64, n_sensors=32),
+        published=DeeponetConfig(),
+    )
+
+
+MODEL = ModelEntry(config=DeeponetConfig, network=Deeponet, preset=preset)

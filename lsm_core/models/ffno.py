@@ -1,17 +1,19 @@
 """Factorized Fourier Neural Operator (Tran et al., ICLR 2023), in any dimension."""
 
 from dataclasses import dataclass
+from functools import reduce
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
 from lsm_core.layers.choices import check_at_least
 from lsm_core.layers.coordinates import append_coordinates, unit_coordinates
-from lsm_core.layers.factorized_fourier import FactorizedSpectralConvolution
-from lsm_core.layers.fourier_modes import modes_of_axes
+from lsm_core.layers.fourier_modes import analyze, map_modes, modes_of_axes, synthesize
 from lsm_core.layers.head import Head
 from lsm_core.layers.padding import crop_to, pad_to
+from lsm_core.models.entry import ModelEntry, Task
 from lsm_core.problems.shape import ProblemShape
 
 
@@ -34,6 +36,37 @@ class FfnoConfig:
     def __post_init__(self) -> None:
         check_at_least(1, self, "width", "n_modes", "n_layers", "expansion", "head_width")
         check_at_least(0, self, "padding")
+
+
+class FactorizedSpectralConvolution(nn.Module):
+    """The sum over the axes of a map of the lowest modes along that axis alone.
+
+    The weights grow with the number of axes, where those of a joint transform grow with the
+    product of the modes. Fewer modes are used along an axis that has fewer.
+    """
+
+    def __init__(self, n_inputs: int, n_outputs: int, n_modes: tuple[int, ...]) -> None:
+        super().__init__()
+        self.weights = nn.ParameterList(
+            nn.init.xavier_normal_(torch.empty(n_inputs, n_outputs, count, 2)) for count in n_modes
+        )
+
+    def forward(
+        self, field: Float[Tensor, "batch *space channel"]
+    ) -> Float[Tensor, "batch *space feature"]:
+        """Return the sum of the mapped fields."""
+        parts = (self._along(field, axis, weight) for axis, weight in enumerate(self.weights, 1))
+        return reduce(torch.add, parts)
+
+    def _along(self, field: Tensor, axis: int, weight: Tensor) -> Tensor:
+        """Return the field with its modes along one axis mapped."""
+        n_points = field.shape[axis]
+        used = min(weight.shape[2], n_points // 2 + 1)
+        matrices = torch.view_as_complex(weight).movedim(2, 0)[:used]
+        lines = analyze(field, axis, used).movedim(axis, -2)  # (batch, *others, mode, channel)
+        mapped = map_modes(lines.flatten(0, -3), matrices)
+        modes = mapped.view(*lines.shape[:-1], -1).movedim(-2, axis)
+        return synthesize(modes, axis, n_points)
 
 
 class FactorizedLayer(nn.Module):
@@ -89,3 +122,17 @@ class Ffno(nn.Module):
         features = self.lift(append_coordinates(field, self.coordinates))
         features = self.layers(pad_to(features, self.padded, "zero"))
         return self.head(crop_to(features, self.space))
+
+
+def preset(task: Task) -> FfnoConfig:
+    """Return the F-FNO of a preset."""
+    modes, padding = task.n_modes, task.padding
+    width = 16 if task.n_dims == 3 else 32
+    return task.choose(
+        smoke=FfnoConfig(width=16, n_modes=modes, n_layers=2, padding=padding),
+        quick=FfnoConfig(width=width, n_modes=modes, padding=padding),
+        published=FfnoConfig(n_modes=modes),
+    )
+
+
+MODEL = ModelEntry(config=FfnoConfig, network=Ffno, preset=preset)

@@ -12,6 +12,7 @@ from lsm_core.layers.fourier import SpectralConvolution
 from lsm_core.layers.fourier_modes import modes_of_axes
 from lsm_core.layers.head import Head
 from lsm_core.layers.padding import crop_to, pad_to
+from lsm_core.models.entry import ModelEntry, Task
 from lsm_core.problems.shape import ProblemShape
 
 
@@ -78,3 +79,24 @@ class Fno(nn.Module):
         """Return the predicted fields."""
         features = self.lift(append_coordinates(field, self.coordinates))
         return self.head(self.network(features))
+
+
+def preset(task: Task) -> FnoConfig:
+    """Return the FNO of a preset: in one dimension as its paper has it for Burgers."""
+    modes, padding = task.n_modes, task.padding
+    quick, published = {1: (32, 64), 3: (12, task.released_width)}.get(
+        task.n_dims, (20, task.released_width)
+    )
+    return task.choose(
+        smoke=FnoConfig(width=16, n_modes=modes, padding=padding),
+        quick=FnoConfig(width=quick, n_modes=modes, padding=padding),
+        published=FnoConfig(width=published, n_modes=modes),
+    )
+
+
+def latent_network(config: FnoConfig, space: tuple[int, ...]) -> nn.Module:
+    """Return the Fourier layers between scattered points, with an activation as in geo-FNO."""
+    return nn.Sequential(FourierNetwork(config, space), nn.GELU())
+
+
+MODEL = ModelEntry(config=FnoConfig, network=Fno, preset=preset, latent=latent_network)

@@ -1,6 +1,6 @@
 """HT-Net, a hierarchical transformer operator (Liu et al., 2022), in any dimension."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import torch
@@ -15,7 +15,8 @@ from lsm_core.layers.head import Head
 from lsm_core.layers.padding import crop_to, pad_to, padded_shape
 from lsm_core.layers.patches import join_patches, split_patches
 from lsm_core.layers.strided_convolution import Convolution
-from lsm_core.layers.window_attention import WindowAttention, Windows
+from lsm_core.layers.window_attention import WindowLayer, Windows
+from lsm_core.models.entry import ModelEntry, Task
 from lsm_core.problems.shape import ProblemShape
 
 Tokens = Float[Tensor, "batch *space channel"]
@@ -92,22 +93,6 @@ class Decomposition(nn.Module):
         return join_patches(boxes, self.box, fine)
 
 
-class AttentionLayer(nn.Module):
-    """Attention within windows and a perceptron, each normalised before and added to its input."""
-
-    def __init__(self, config: HtnetConfig, width: int, windows: Windows) -> None:
-        super().__init__()
-        self.attention_norm = nn.LayerNorm(width)
-        self.attention = WindowAttention(width, config.n_heads, windows)
-        self.perceptron_norm = nn.LayerNorm(width)
-        self.perceptron = Head(width, config.expansion * width, width)
-
-    def forward(self, tokens: Tokens) -> Tokens:
-        """Return the tokens after the layer."""
-        tokens = tokens + self.attention(self.attention_norm(tokens))
-        return tokens + self.perceptron(self.perceptron_norm(tokens))
-
-
 class Hierarchy(nn.Module):
     """Attention at every level of a hierarchy of grids, from fine to coarse and back.
 
@@ -126,7 +111,8 @@ class Hierarchy(nn.Module):
             window = (config.window,) * len(space)
             # Every other layer shifts the windows, so that neighbours across an edge meet.
             windows = [Windows(space=grid, window=window, shifted=i % 2 == 1) for i in range(depth)]
-            layers = (AttentionLayer(config, width, each) for each in windows)
+            n_hidden = config.expansion * width
+            layers = (WindowLayer(width, n_hidden, config.n_heads, each) for each in windows)
             self.attention.append(nn.Sequential(*layers))
         self.reduce = nn.ModuleList(
             Reduction(box, fine, coarse) for fine, coarse in pairwise(widths)
@@ -198,3 +184,16 @@ class Htnet(nn.Module):
         tokens = self.hierarchy(self.embed(inputs))
         features = crop_to(self.decompose(tokens), self.space)
         return self.head(self.decoder(features))
+
+
+def preset(task: Task) -> HtnetConfig:
+    """Return the HT-Net of a preset."""
+    config = HtnetConfig(n_modes=task.n_modes)
+    return task.choose(
+        smoke=replace(config, width=8, depths=(1, 1), n_decoder_layers=2),
+        quick=replace(config, width=16, n_decoder_layers=3),
+        published=config,
+    )
+
+
+MODEL = ModelEntry(config=HtnetConfig, network=Htnet, preset=preset)

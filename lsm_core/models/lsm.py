@@ -7,6 +7,7 @@ space by a series of sines and cosines, and projected back.
 
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from math import prod
 
 import torch
 from jaxtyping import Float
@@ -15,15 +16,15 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from lsm_core.layers.by_dimension import pool
-from lsm_core.layers.convolution import convolve
 from lsm_core.layers.convolution_block import SMOOTH, ConvolutionBlock, ConvolutionConfig
-from lsm_core.layers.coordinates import unit_coordinates
+from lsm_core.layers.coordinates import append_coordinates, unit_coordinates
 from lsm_core.layers.head import Head
-from lsm_core.layers.latent_spectral_block import LatentSpectralBlock
 from lsm_core.layers.merging_block import MergingBlock, merging_channels
-from lsm_core.layers.neural_spectral import SolverConfig
+from lsm_core.layers.neural_spectral import SolverConfig, build_solver
 from lsm_core.layers.padding import crop_to, pad_to, padded_shape
-from lsm_core.layers.projectors import ProjectorConfig
+from lsm_core.layers.patches import join_patches, split_patches
+from lsm_core.layers.projectors import ProjectorConfig, build_projector
+from lsm_core.models.entry import ModelEntry, Task
 from lsm_core.problems.shape import ProblemShape
 
 
@@ -86,6 +87,35 @@ def _growing_widths(width: int, n_scales: int, largest: int) -> tuple[int, ...]:
     return tuple(width * min(2**scale, largest) for scale in range(n_scales))
 
 
+class LatentSpectralBlock(nn.Module):
+    """The solving process on one scale: to latent space, solve, and back, in each patch.
+
+    CoordToLatent, Solve and LatentToCoord in the paper, with weights that all patches share.
+    """
+
+    def __init__(
+        self,
+        projector: ProjectorConfig,
+        solver: SolverConfig,
+        width: int,
+        patch_shape: tuple[int, ...],
+    ) -> None:
+        super().__init__()
+        self.patch_shape = patch_shape
+        self.projector = build_projector(projector, width)
+        self.solver = build_solver(solver, width, self.projector.n_tokens(prod(patch_shape)))
+
+    def forward(
+        self, field: Float[Tensor, "batch *space channel"]
+    ) -> Float[Tensor, "batch *space channel"]:
+        """Return the field, solved for in each patch."""
+        points = split_patches(field, self.patch_shape)
+        tokens = self.projector.to_latent(points)
+        tokens = self.solver(tokens)
+        points = self.projector.to_coordinates(points, tokens)
+        return join_patches(points, self.patch_shape, tuple(field.shape[1:-1]))
+
+
 class LatentSpectralNetwork(nn.Module):
     """The patchified multiscale network: from features to features of the same width."""
 
@@ -111,18 +141,20 @@ class LatentSpectralNetwork(nn.Module):
         self.last = nn.Linear(widths[0], widths[0])
 
     def forward(
-        self, features: Float[Tensor, "batch *space channel"]
-    ) -> Float[Tensor, "batch *space channel"]:
-        """Return the features after all scales have been solved for."""
-        return self.last(self.multiscale(self.first(self.pad(features))))
+        self,
+        features: Float[Tensor, "batch *space channel"],
+        lift: nn.Linear | None = None,
+        head: Head | None = None,
+    ) -> Float[Tensor, "batch *space output"]:
+        """Return the features after all scales have been solved for.
 
-    def multiscale(
-        self, finest: Float[Tensor, "batch *padded channel"]
-    ) -> Float[Tensor, "batch *space channel"]:
-        """Return the features of all scales, solved for and merged, given those of the finest."""
-        scales = self.downsample(finest)
+        A lift before the network and a head after it are merged with the linear maps at its ends,
+        which changes nothing but the work: fields to be lifted have fewer channels.
+        """
+        scales = self.downsample(self.first(self.pad(features), lift))
         solved = [self.solved(*pair) for pair in zip(self.solve, scales, strict=True)]
-        return crop_to(self.upsample(solved), self.space)
+        merged = crop_to(self.upsample(solved), self.space)
+        return self.last(merged) if head is None else head(merged, before=self.last)
 
     def pad(self, field: Tensor) -> Tensor:
         """Return the field continued to a size that all scales and patches divide."""
@@ -167,24 +199,10 @@ class Lsm(nn.Module):
         self, field: Float[Tensor, "batch *space input"]
     ) -> Float[Tensor, "batch *space output"]:
         """Return the predicted fields."""
-        finest = self.network.first.finish(self.lift_and_convolve(field))
-        features = self.network.multiscale(finest)
-        return self.head(features, before=self.network.last)
-
-    def lift_and_convolve(
-        self, field: Float[Tensor, "batch *space input"]
-    ) -> Float[Tensor, "batch *padded channel"]:
-        """Return the first convolution of the lifted and padded inputs.
-
-        Lifting, padding and convolution are linear, so one convolution of the inputs, the
-        coordinates and a field of ones (for the bias) does all three.
-        """
-        constant = functional.pad(self.coordinates, (0, 1), value=1.0)
-        inputs = torch.cat([field, constant.expand(len(field), *constant.shape)], dim=-1)
-        lift = torch.cat([self.lift.weight, self.lift.bias.unsqueeze(1)], dim=1)
-        weight, bias = self.network.first.first.kernel()
-        merged = torch.einsum("fw...,wi->fi...", weight, lift)
-        return convolve(self.network.pad(inputs), merged, bias, self.network.boundary)
+        # A coordinate that is 1 everywhere makes a lift with a bias linear.
+        coordinates = functional.pad(self.coordinates, (0, 1), value=1.0)
+        inputs = append_coordinates(field, coordinates)
+        return self.network(inputs, self.lift, self.head)
 
 
 def padded_and_patch_shapes(
@@ -207,3 +225,21 @@ def padded_and_patch_shapes(
         patch = tuple(n // halvings // count for n, count in zip(padded, counts, strict=True))
         return padded, [patch] * config.n_scales
     return padded, [tuple(n // 2**scale for n in padded) for scale in range(config.n_scales)]
+
+
+def preset(task: Task) -> LsmConfig:
+    """Return the LSM of a preset.
+
+    The 1D settings of the paper were never published. Small presets use the form that suits smooth
+    periodic problems where it applies; paper and release stay with what was published.
+    """
+    form = smooth_form if task.is_periodic else release_form
+    is_paper = task.preset == "paper"
+    return task.choose(
+        smoke=form(width=8, n_scales=3),
+        quick=form(width=8 if task.n_dims == 3 else 16, n_scales=4),
+        published=paper_form() if is_paper else release_form(width=task.released_width),
+    )
+
+
+MODEL = ModelEntry(config=LsmConfig, network=Lsm, preset=preset, latent=LatentSpectralNetwork)

@@ -1,9 +1,8 @@
 """The variants of an LSM in the paper's ablations and sweeps (tables 4 to 6), as configurations."""
 
 from dataclasses import replace
+from typing import Any
 
-from lsm_core.layers.neural_spectral import SolverKind
-from lsm_core.layers.projectors import ProjectorKind
 from lsm_core.models.lsm import LsmConfig
 
 
@@ -20,24 +19,14 @@ def without_patches(config: LsmConfig) -> LsmConfig:
     return replace(config, patchify=False, coarsest_patches=1)
 
 
-def with_projector(config: LsmConfig, kind: ProjectorKind) -> LsmConfig:
-    """Return the model with another projector."""
-    return replace(config, projector=replace(config.projector, kind=kind))
+def with_projector(config: LsmConfig, **changes: Any) -> LsmConfig:
+    """Return the model with another projector, or another number of latent tokens (C)."""
+    return replace(config, projector=replace(config.projector, **changes))
 
 
-def with_solver(config: LsmConfig, kind: SolverKind) -> LsmConfig:
-    """Return the model with another solver in latent space."""
-    return replace(config, solver=replace(config.solver, kind=kind))
-
-
-def with_n_tokens(config: LsmConfig, n_tokens: int) -> LsmConfig:
-    """Return the model with another number of latent tokens, C in the paper."""
-    return replace(config, projector=replace(config.projector, n_tokens=n_tokens))
-
-
-def with_n_basis(config: LsmConfig, n_basis: int) -> LsmConfig:
-    """Return the model with another number of basis operators, N in the paper."""
-    return replace(config, solver=replace(config.solver, n_basis=n_basis))
+def with_solver(config: LsmConfig, **changes: Any) -> LsmConfig:
+    """Return the model with another latent solver, or another number of basis operators (N)."""
+    return replace(config, solver=replace(config.solver, **changes))
 
 
 def with_n_scales(config: LsmConfig, n_scales: int) -> LsmConfig:
@@ -52,9 +41,9 @@ def with_n_scales(config: LsmConfig, n_scales: int) -> LsmConfig:
 def ablations(config: LsmConfig) -> dict[str, LsmConfig]:
     """Return the rows of the paper's two ablation tables by name, the model itself last."""
     solvers = {
-        "perceptron solver": with_solver(config, "perceptron"),
-        "fourier solver": with_solver(config, "fourier"),
-        "polynomial solver": with_solver(config, "polynomial"),
+        "perceptron solver": with_solver(config, kind="perceptron"),
+        "fourier solver": with_solver(config, kind="fourier"),
+        "polynomial solver": with_solver(config, kind="polynomial"),
     }
     components = component_ablations(config)
     del components["lsm"]
@@ -64,13 +53,13 @@ def ablations(config: LsmConfig) -> dict[str, LsmConfig]:
 def component_ablations(config: LsmConfig) -> dict[str, LsmConfig]:
     """Return the rows of the table that replaces or leaves out parts, the model itself last."""
     return {
-        "convolution projector": with_projector(config, "convolution"),
-        "average pooling projector": with_projector(config, "average"),
-        "self-attention projector": with_projector(config, "self-attention"),
-        "without projector": with_projector(config, "none"),
+        "convolution projector": with_projector(config, kind="convolution"),
+        "average pooling projector": with_projector(config, kind="average"),
+        "self-attention projector": with_projector(config, kind="self-attention"),
+        "without projector": with_projector(config, kind="none"),
         "without multiscale": without_multiscale(config),
         "without patches": without_patches(config),
-        "without spectral solver": with_solver(config, "none"),
+        "without spectral solver": with_solver(config, kind="none"),
         "lsm": config,
     }
 
@@ -78,7 +67,7 @@ def component_ablations(config: LsmConfig) -> dict[str, LsmConfig]:
 def sweeps(config: LsmConfig) -> dict[str, LsmConfig]:
     """Return the settings of the paper's hyperparameter table by name."""
     return (
-        {f"{n} tokens": with_n_tokens(config, n) for n in range(1, 7)}
-        | {f"{n} basis operators": with_n_basis(config, n) for n in range(0, 49, 8)}
+        {f"{n} tokens": with_projector(config, n_tokens=n) for n in range(1, 7)}
+        | {f"{n} basis operators": with_solver(config, n_basis=n) for n in range(0, 49, 8)}
         | {f"{n} scales": with_n_scales(config, n) for n in range(3, 8)}
     )

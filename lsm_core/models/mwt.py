@@ -14,6 +14,7 @@ from lsm_core.layers.head import Head
 from lsm_core.layers.multiwavelets import join_bands, split_bands
 from lsm_core.layers.padding import crop_to, pad_to
 from lsm_core.layers.strided_convolution import Convolution
+from lsm_core.models.entry import ModelEntry, Task
 from lsm_core.problems.shape import ProblemShape
 
 Features = Float[Tensor, "batch *space channel"]
@@ -38,25 +39,12 @@ class MwtConfig:
         check_at_least(1, self, "width", "order", "n_modes", "n_blocks", "head_width")
 
 
-class SpectralKernel(nn.Module):
-    """A kernel given by its lowest Fourier modes, an activation and a linear map."""
+class Kernel(nn.Module):
+    """A linear kernel of a field, an activation and a linear map of its channels."""
 
-    def __init__(self, n_channels: int, n_modes: tuple[int, ...]) -> None:
+    def __init__(self, kernel: nn.Module, n_channels: int) -> None:
         super().__init__()
-        self.kernel = SpectralResampling(n_channels, n_channels, n_modes)
-        self.output = nn.Linear(n_channels, n_channels)
-
-    def forward(self, features: Features) -> Features:
-        """Return the features after the kernel."""
-        return self.output(functional.relu(self.kernel(features)))
-
-
-class LocalKernel(nn.Module):
-    """A kernel three points wide, an activation and a linear map."""
-
-    def __init__(self, n_dims: int, n_channels: int) -> None:
-        super().__init__()
-        self.kernel = Convolution(n_dims, n_channels, n_channels)
+        self.kernel = kernel
         self.output = nn.Linear(n_channels, n_channels)
 
     def forward(self, features: Features) -> Features:
@@ -83,9 +71,11 @@ class MultiwaveletBlock(nn.Module):
         self.order = config.order
         self.kept = (0, 2**n_dims - 1)
         self.n_levels = min(size.bit_length() - 1 for size in space)
-        self.details = SpectralKernel(n_channels, (config.n_modes,) * n_dims)
-        self.smooth_to_details = LocalKernel(n_dims, n_channels)
-        self.details_to_smooth = LocalKernel(n_dims, n_channels)
+        modes, channels = (config.n_modes,) * n_dims, (n_channels, n_channels)
+        # Given by its lowest Fourier modes; the other two are three points wide.
+        self.details = Kernel(SpectralResampling(*channels, modes), n_channels)
+        self.smooth_to_details = Kernel(Convolution(n_dims, *channels), n_channels)
+        self.details_to_smooth = Kernel(Convolution(n_dims, *channels), n_channels)
         self.coarsest = nn.Linear(n_channels, n_channels)
 
     def forward(self, features: Features) -> Features:
@@ -136,3 +126,16 @@ class Mwt(nn.Module):
                 features = functional.relu(features)
             features = block(features)
         return self.head(crop_to(features, self.space))
+
+
+def preset(task: Task) -> MwtConfig:
+    """Return the multiwavelet model of a preset."""
+    order = 2 if task.n_dims == 3 else 3
+    return task.choose(
+        smoke=MwtConfig(width=4, order=2, n_modes=4, n_blocks=2),
+        quick=MwtConfig(width=2, order=order, n_modes=8, n_blocks=2),
+        published=MwtConfig(),
+    )
+
+
+MODEL = ModelEntry(config=MwtConfig, network=Mwt, preset=preset)

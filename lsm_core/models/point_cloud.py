@@ -1,7 +1,7 @@
 """Grid models on scattered points, through a latent regular grid (geo-FNO, Li et al., 2023)."""
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -20,6 +20,8 @@ HEAD_WIDTH = 128
 @runtime_checkable
 class BodyConfig(Protocol):
     """Settings of a grid model with a main width: of any model of the catalogue but an LSM."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
     def width(self) -> int:
@@ -66,7 +68,7 @@ class PointCloudConfig:
         """Return the number of channels on the latent grid."""
         if self.n_features is not None:
             return self.n_features
-        return self.body.widths[0] if isinstance(self.body, LsmConfig) else self.body.width
+        return self.body.width if isinstance(self.body, BodyConfig) else self.body.widths[0]
 
     @property
     def latent_problem(self) -> ProblemShape:

@@ -9,11 +9,15 @@ from torch import Tensor, nn
 
 from lsm_core.layers.neural_spectral import SolverConfig
 from lsm_core.layers.projectors import ProjectorConfig
-from lsm_core.models.lsm import Lsm, LsmConfig
+from lsm_core.models.catalogue import ModelConfig, build_model
+from lsm_core.models.lsm import LsmConfig
+from lsm_core.models.point_cloud import PointCloudConfig
 from lsm_core.problems.shape import ProblemShape
 
 N_HEADS = 8
 N_SCALES = 5
+DEFORMATION = "iphi/"
+"""What the names of the deformation network's weights begin with."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,21 +35,6 @@ class ReleasedSettings:
     patch_size: tuple[int, ...]
     padding: tuple[int, ...]
     space: tuple[int, ...] | None = None
-
-    @classmethod
-    def read(cls, options: Mapping[str, Any]) -> "ReleasedSettings":
-        """Return the settings from options as a script takes them, with sizes as "3,3"."""
-        space = options.get("space")
-        return cls(
-            in_dim=int(options["in_dim"]),
-            out_dim=int(options["out_dim"]),
-            d_model=int(options["d_model"]),
-            num_token=int(options.get("num_token", 4)),
-            num_basis=int(options.get("num_basis", 12)),
-            patch_size=_numbers(options["patch_size"]),
-            padding=_numbers(options["padding"]),
-            space=None if space is None else _numbers(space),
-        )
 
     @property
     def grid(self) -> tuple[int, ...]:
@@ -74,22 +63,26 @@ class ReleasedSettings:
         )
 
 
-def from_released(
-    state: Mapping[str, Any], settings: ReleasedSettings | Mapping[str, Any]
-) -> nn.Module:
+def from_released(state: Mapping[str, Any], settings: ReleasedSettings) -> nn.Module:
     """Return our model carrying a released state dict, given as names to arrays.
 
-    A state with a deformation network is one of a point cloud.
+    A state with a deformation network is one of a point cloud: its inputs are positions followed
+    by the code of the shape, and the settings decide the latent grid.
     """
-    if not isinstance(settings, ReleasedSettings):
-        settings = ReleasedSettings.read(settings)
-    if any(name.startswith("iphi/") for name in state):
-        # Point clouds build on this module.
-        from lsm_core.models.released_points import from_released_points
-
-        return from_released_points(state, settings)
-    shape = ProblemShape(space=settings.grid, n_inputs=settings.in_dim, n_outputs=settings.out_dim)
-    model = Lsm(settings.config, shape)
+    config: ModelConfig = settings.config
+    space, n_inputs = settings.grid, settings.in_dim
+    if any(name.startswith(DEFORMATION) for name in state):
+        config = PointCloudConfig(
+            body=settings.config,
+            latent_shape=settings.grid,
+            n_modes=state["fftproject_in.weights1"].shape[-1],
+            deformation_width=state[DEFORMATION + "fc0.weight"].shape[0],
+            released_inverse=True,
+        )
+        # The number of points is no property of the model; one stands for any.
+        space, n_inputs = (1,), n_inputs + state[DEFORMATION + "fc_code.weight"].shape[1]
+    shape = ProblemShape(space=space, n_inputs=n_inputs, n_outputs=settings.out_dim)
+    model = build_model(config, shape)
     model.load_state_dict(renamed(state))
     return model
 
@@ -104,16 +97,25 @@ def renamed(state: Mapping[str, Any]) -> dict[str, Tensor]:
     for theirs, ours in _prefixes().items():
         for name in [name for name in released if name.startswith(theirs)]:
             result[ours + name.removeprefix(theirs)] = released.pop(name)
-    result["network.last.weight"] = _matrix(result["network.last.weight"])
+    for name in _POINTWISE:
+        if name in result:
+            result[name] = _matrix(result[name])
     for scale in range(N_SCALES):
         theirs, ours = f"process{scale + 1}.", f"network.solve.{scale}."
         block = {name: released.pop(theirs + name) for name in _BLOCK_NAMES}
         result |= {ours + name: tensor for name, tensor in _renamed_block(block).items()}
-    if released:
-        raise ValueError(f"a released LSM state has no {', '.join(sorted(released))}")
+    for theirs, ours in (("fftproject_in", "to_grid"), ("fftproject_out", "to_points")):
+        if f"{theirs}.weights1" in released:
+            signs = [released.pop(f"{theirs}.weights{number}") for number in (1, 2)]
+            result[f"{ours}.modes.weight"] = _mode_weights(*signs)
+    # Only shapes without a code pass through this layer.
+    unknown = [name for name in released if not name.startswith(DEFORMATION + "fc_no_code.")]
+    if unknown:
+        raise ValueError(f"a released LSM state has no {', '.join(sorted(unknown))}")
     return result
 
 
+_POINTWISE = ("network.last.weight", "grid_lift.weight", "point_lift.weight")
 _BLOCK_NAMES = (
     "latent",
     "weights",
@@ -131,7 +133,13 @@ def _prefixes() -> dict[str, str]:
         "outc.conv.": "network.last.",
         "fc1.": "head.hidden.",
         "fc2.": "head.output.",
+        "convproject_in.": "grid_lift.",
+        "convproject_out.": "point_lift.",
+        DEFORMATION + "fc0.": "deformation.lift.",
+        DEFORMATION + "fc_code.": "deformation.code.",
     }
+    for i in range(1, 5):
+        prefixes[f"{DEFORMATION}fc{i}."] = f"deformation.perceptron.{2 * i - 2}."
     blocks = {"inc.": "network.first."}
     for i in range(1, N_SCALES):
         blocks[f"down{i}.maxpool_conv.1."] = f"network.down.{i - 1}."
@@ -165,8 +173,7 @@ def _matrix(weight: Tensor) -> Tensor:
     return weight.flatten(1)
 
 
-def _numbers(value: Any) -> tuple[int, ...]:
-    """Return the integers of "3,3" or of a sequence of integers."""
-    if isinstance(value, (list, tuple)):
-        return tuple(int(part) for part in value)
-    return tuple(int(part) for part in str(value).split(","))
+def _mode_weights(rising: Tensor, negative: Tensor) -> Tensor:
+    """Return complex weights `(input, output, *mode)` of both signs as ours, modes first."""
+    both = torch.cat([rising, negative], dim=2)
+    return torch.view_as_real(both.movedim((0, 1), (-2, -1)).contiguous())

@@ -15,6 +15,7 @@ from lsm_core.layers.choices import check_choice
 from lsm_core.layers.coordinates import append_coordinates, unit_coordinates
 from lsm_core.layers.normalization import NormalizationKind
 from lsm_core.layers.strided_convolution import Convolution, LeakyConvolution
+from lsm_core.models.entry import ModelEntry, Task
 from lsm_core.problems.shape import ProblemShape
 
 
@@ -94,3 +95,15 @@ class Resnet(nn.Module):
     ) -> Float[Tensor, "batch *space output"]:
         """Return the predicted fields."""
         return self.output(self.blocks(append_coordinates(field, self.coordinates)))
+
+
+def preset(task: Task) -> ResnetConfig:
+    """Return the ResNet of a preset."""
+    return task.choose(
+        smoke=ResnetConfig(width=8, n_blocks=(1, 1)),
+        quick=ResnetConfig(width=8, n_blocks=(1, 1, 1)),
+        published=ResnetConfig(),
+    )
+
+
+MODEL = ModelEntry(config=ResnetConfig, network=Resnet, preset=preset)

@@ -1,6 +1,6 @@
 """Spectral Neural Operator (Fanaskov and Oseledets, 2022), in any dimension."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
@@ -10,6 +10,7 @@ from torch.nn import functional
 from lsm_core.layers.axis_products import along_axis
 from lsm_core.layers.choices import check_at_least, check_choice
 from lsm_core.layers.function_bases import Basis, from_coefficients, to_coefficients
+from lsm_core.models.entry import ModelEntry, Task
 from lsm_core.problems.shape import ProblemShape
 
 Coefficients = Float[Tensor, "batch *coefficient channel"]
@@ -98,3 +99,16 @@ class Sno(nn.Module):
         coefficients = to_coefficients(field, self.basis, self.n_coefficients)
         coefficients = self.decoder(self.layers(self.encoder(coefficients)))
         return from_coefficients(coefficients, self.basis, self.space)
+
+
+def preset(task: Task) -> SnoConfig:
+    """Return the SNO of a preset, in the basis that suits the boundary."""
+    config = SnoConfig(basis="fourier" if task.is_periodic else "chebyshev")
+    return task.choose(
+        smoke=replace(config, width=32),
+        quick=replace(config, width=48, n_layers=4),
+        published=config,
+    )
+
+
+MODEL = ModelEntry(config=SnoConfig, network=Sno, preset=preset)

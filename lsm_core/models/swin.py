@@ -17,7 +17,8 @@ from lsm_core.layers.coordinates import append_coordinates, unit_coordinates
 from lsm_core.layers.head import Head
 from lsm_core.layers.padding import crop_to, pad_to, padded_shape
 from lsm_core.layers.patches import join_patches, split_patches
-from lsm_core.layers.window_attention import WindowAttention, Windows
+from lsm_core.layers.window_attention import WindowLayer, Windows
+from lsm_core.models.entry import ModelEntry, Task
 from lsm_core.problems.shape import ProblemShape
 
 
@@ -44,26 +45,6 @@ class SwinConfig:
             raise ValueError(f"width {self.width} must be a multiple of n_heads {self.n_heads}")
 
 
-class WindowBlock(nn.Module):
-    """Attention within windows and a perceptron, each normalised before and added to its input."""
-
-    def __init__(self, config: SwinConfig, space: tuple[int, ...], *, shifted: bool) -> None:
-        super().__init__()
-        width, n_hidden = config.width, config.expansion * config.width
-        windows = Windows(space=space, window=(config.window,) * len(space), shifted=shifted)
-        self.attention_norm = nn.LayerNorm(width)
-        self.attention = WindowAttention(width, config.n_heads, windows)
-        self.perceptron_norm = nn.LayerNorm(width)
-        self.perceptron = Head(width, n_hidden, width)
-
-    def forward(
-        self, tokens: Float[Tensor, "batch *space channel"]
-    ) -> Float[Tensor, "batch *space channel"]:
-        """Return the tokens after the block."""
-        tokens = tokens + self.attention(self.attention_norm(tokens))
-        return tokens + self.perceptron(self.perceptron_norm(tokens))
-
-
 class Swin(nn.Module):
     """Swin Transformer of one resolution on a regular grid; the weights serve every grid.
 
@@ -80,11 +61,14 @@ class Swin(nn.Module):
         self.tokens_shape = tuple(size // config.patch for size in self.padded)
         n_points = prod(self.patch_shape)
         self.lift = nn.Linear(n_points * (shape.n_inputs + shape.n_dims), config.width)
+        window, width = (config.window,) * shape.n_dims, config.width
+        windows = [
+            Windows(space=self.tokens_shape, window=window, shifted=i % 2 == 1)
+            for i in range(config.n_blocks)
+        ]
+        n_hidden = config.expansion * width
         self.blocks = nn.Sequential(
-            *(
-                WindowBlock(config, self.tokens_shape, shifted=i % 2 == 1)
-                for i in range(config.n_blocks)
-            )
+            *(WindowLayer(width, n_hidden, config.n_heads, each) for each in windows)
         )
         self.norm = nn.LayerNorm(config.width)
         self.head = Head(config.width, config.head_width, n_points * shape.n_outputs)
@@ -100,3 +84,19 @@ class Swin(nn.Module):
         outputs = self.head(self.norm(self.blocks(tokens)))
         points = outputs.reshape(len(patches), prod(self.patch_shape), -1)
         return crop_to(join_patches(points, self.patch_shape, self.padded), self.space)
+
+
+def preset(task: Task) -> SwinConfig:
+    """Return the Swin Transformer of a preset.
+
+    A window has as many tokens along every axis, so its attention grows with their product.
+    """
+    window = 4 if task.n_dims == 3 else 8
+    return task.choose(
+        smoke=SwinConfig(width=16, n_blocks=2, n_heads=2, window=window),
+        quick=SwinConfig(width=32, n_blocks=4, n_heads=2, window=window),
+        published=SwinConfig(),
+    )
+
+
+MODEL = ModelEntry(config=SwinConfig, network=Swin, preset=preset)

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from lsm_core.layers.by_dimension import strided_convolution
+from lsm_core.layers.by_dimension import plain_convolution
 from lsm_core.layers.choices import check_at_least, check_choice
 from lsm_core.layers.normalization import NormalizationKind
 from lsm_core.layers.strided_convolution import (
@@ -24,6 +24,7 @@ from lsm_core.layers.strided_convolution import (
     LeakyConvolution,
     LeakyTransposedConvolution,
 )
+from lsm_core.models.entry import ModelEntry, Task
 from lsm_core.problems.shape import ProblemShape
 
 Part = Float[Tensor, "batch *space time"]
@@ -71,7 +72,7 @@ class ScaleSeparation(nn.Module):
     def forward(self, frames: Float[Tensor, "batch *space frame"]) -> tuple[Part, Part, Part]:
         """Return mean, tilde and prime of every frame that has a whole window behind it."""
         alone = frames.movedim(-1, 1).flatten(0, 1).unsqueeze(-1)  # (batch frame, *space, 1)
-        filtered = strided_convolution(alone, self.spatial, None, stride=1, padding=1)
+        filtered = plain_convolution(alone, self.spatial, None, stride=1, padding=1)
         filtered = filtered.squeeze(-1).unflatten(0, (len(frames), -1)).movedim(1, -1)
         mean = filtered.unfold(-1, self.window, 1) @ self.temporal
         latest = slice(frames.shape[-1] - self.n_times, None)
@@ -144,3 +145,18 @@ class Tfnet(nn.Module):
         scales = [mean + tilde + prime for mean, tilde, prime in zip(*by_part, strict=True)]
         features = self.decoder(scales, tuple(field.shape[1:-1]))
         return self.output(torch.cat([field, features], dim=-1))
+
+
+def preset(task: Task) -> TfnetConfig:
+    """Return the TF-Net of a preset.
+
+    Small ones have instance normalisation, as is usual for problems that are stepped in time.
+    """
+    return task.choose(
+        smoke=TfnetConfig(width=8, n_scales=2, normalization="instance"),
+        quick=TfnetConfig(width=16, n_scales=3, normalization="instance"),
+        published=TfnetConfig(),
+    )
+
+
+MODEL = ModelEntry(config=TfnetConfig, network=Tfnet, preset=preset, needs_history=True)

@@ -8,7 +8,7 @@ The original takes time as an axis and pads every axis by eight points. Here axe
 halved are cropped on the way up, and padding is a choice.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
@@ -27,6 +27,7 @@ from lsm_core.layers.strided_convolution import (
     LeakyConvolution,
     LeakyTransposedConvolution,
 )
+from lsm_core.models.entry import ModelEntry, Task
 from lsm_core.problems.shape import ProblemShape
 
 
@@ -132,3 +133,19 @@ class Ufno(nn.Module):
         features = self.lift(append_coordinates(field, self.coordinates))
         features = self.layers(pad_to(features, self.padded, "zero"))
         return self.head(crop_to(features, self.space))
+
+
+def preset(task: Task) -> UfnoConfig:
+    """Return the U-FNO of a preset; small ones are normalised as those of TF-Net in time."""
+    modes, padding = task.n_modes, task.padding
+    normalization: NormalizationKind = "instance" if task.steps_through_time else "batch"
+    small = UfnoConfig(n_modes=modes, padding=padding, normalization=normalization)
+    width = 8 if task.n_dims == 3 else 16
+    return task.choose(
+        smoke=replace(small, width=8, n_fourier_layers=1, n_unet_layers=1),
+        quick=replace(small, width=width, n_fourier_layers=2, n_unet_layers=2),
+        published=UfnoConfig(n_modes=modes),
+    )
+
+
+MODEL = ModelEntry(config=UfnoConfig, network=Ufno, preset=preset)

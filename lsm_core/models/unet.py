@@ -14,11 +14,12 @@ from torch import Tensor, nn
 
 from lsm_core.layers.by_dimension import pool
 from lsm_core.layers.choices import check_at_least
-from lsm_core.layers.convolution_block import ConvolutionBlock, ConvolutionConfig
+from lsm_core.layers.convolution_block import SMOOTH, ConvolutionBlock, ConvolutionConfig
 from lsm_core.layers.coordinates import append_coordinates, unit_coordinates
 from lsm_core.layers.head import Head
 from lsm_core.layers.merging_block import MergingBlock, merging_channels
 from lsm_core.layers.padding import crop_to, pad_to, padded_shape
+from lsm_core.models.entry import ModelEntry, Task
 from lsm_core.problems.shape import ProblemShape
 
 
@@ -94,3 +95,16 @@ def padded_space(config: UnetConfig, space: tuple[int, ...]) -> tuple[int, ...]:
             "more than twice its size; take fewer scales"
         )
     return padded
+
+
+def preset(task: Task) -> UnetConfig:
+    """Return the U-Net of a preset; small ones suit smooth periodic problems as those of LSM do."""
+    convolution = SMOOTH if task.is_periodic else ConvolutionConfig()
+    return task.choose(
+        smoke=UnetConfig(width=8, n_scales=3, convolution=convolution),
+        quick=UnetConfig(width=16, n_scales=4, convolution=convolution),
+        published=UnetConfig(),
+    )
+
+
+MODEL = ModelEntry(config=UnetConfig, network=Unet, preset=preset)

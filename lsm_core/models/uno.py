@@ -14,6 +14,7 @@ from lsm_core.layers.fourier_modes import SpectralResampling, modes_of_axes
 from lsm_core.layers.head import Head
 from lsm_core.layers.padding import crop_to, pad_to
 from lsm_core.layers.resampling import resample
+from lsm_core.models.entry import ModelEntry, Task
 from lsm_core.problems.shape import ProblemShape
 
 
@@ -114,3 +115,16 @@ class Uno(nn.Module):
 def _halved(counts: tuple[int, ...], times: int) -> tuple[int, ...]:
     """Return the numbers of points or modes, halved so many times and rounded up."""
     return tuple(-(-count // 2**times) for count in counts)
+
+
+def preset(task: Task) -> UnoConfig:
+    """Return the U-NO of a preset."""
+    modes, padding = task.n_modes, task.padding
+    return task.choose(
+        smoke=UnoConfig(width=8, n_modes=modes, padding=padding),
+        quick=UnoConfig(width=8 if task.n_dims == 3 else 12, n_modes=modes, padding=padding),
+        published=UnoConfig(n_modes=modes) if task.n_dims == 1 else UnoConfig(),
+    )
+
+
+MODEL = ModelEntry(config=UnoConfig, network=Uno, preset=preset)

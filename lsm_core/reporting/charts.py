@@ -1,11 +1,12 @@
-"""Diagrams of studies, as SVG text: solid is measured here, dashed or hollow is published."""
+"""Diagrams of results, as SVG text: solid is measured here, dashed or hollow is published."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from lsm_core.reporting.drawing import (
+from lsm_core.reporting.comparison import OverSeeds
+from lsm_core.reporting.figures import (
     COLOURS,
     GROUND,
     PHONE,
@@ -14,54 +15,101 @@ from lsm_core.reporting.drawing import (
     legend_below,
     line_styles,
     scale,
+    svg_of,
 )
-from lsm_core.reporting.seeds import OverSeeds
+from lsm_core.result import Epoch
+
+ERROR = "relative L2 error"
+MOST_LINES = 18
+"""More lines than there are colours and dashes cannot be told apart."""
 
 Curve = Mapping[float, OverSeeds]
-"""Errors by what they are drawn against."""
+"""Figures by what they are drawn against."""
+Published = Mapping[float, float]
+
+
+def training_curves(histories: Mapping[str, Sequence[Sequence[Epoch]]]) -> str:
+    """Return the validation error against the epoch, a line a model.
+
+    Of several seeds it is the mean, with a band from the lowest to the highest; only those that
+    were trained as long as the first count. Few single runs have their training error beside it.
+    """
+    with_training = len(histories) <= 3 and all(len(runs) == 1 for runs in histories.values())
+    drawn: list[float] = []
+    with canvas(PHONE, 3.2) as figure:
+        axes = figure.subplots()
+        for model, style in line_styles(histories).items():
+            runs = [run for run in histories[model] if len(run) == len(histories[model][0])]
+            epochs = [epoch.epoch for epoch in runs[0]]
+            errors = np.array([[_validation_error(epoch) for epoch in run] for run in runs])
+            label = model if len(runs) == 1 else f"{model}, {len(runs)} seeds"
+            axes.plot(epochs, errors.mean(0), **style, label=label)
+            drawn += errors.ravel().tolist()
+            if len(runs) > 1:
+                band = {"color": style["color"], "alpha": 0.25, "linewidth": 0}
+                axes.fill_between(epochs, errors.min(0), errors.max(0), **band)
+            if with_training:
+                trained = [epoch.train for epoch in runs[0]]
+                axes.plot(epochs, trained, "--", color=style["color"], alpha=0.45)
+                drawn += trained
+        scale(axes.yaxis, drawn)
+        axes.set(xlabel="epoch", ylabel=f"{ERROR} (training dashed)" if with_training else ERROR)
+        axes.locator_params(axis="x", integer=True)
+        legend_below(figure)
+        return svg_of(figure)
+
+
+def _validation_error(epoch: Epoch) -> float:
+    """Return the error on validation samples; where there are none, that of training."""
+    return epoch.train if epoch.validation is None else epoch.validation
 
 
 def error_over_steps(curves: Mapping[str, Curve], name: str) -> str:
     """Return the error of every step of a rollout against `name`, a line a model."""
-    with canvas(PHONE, 3.2) as drawing:
-        ((axes,),) = drawing.grid(1, 1)
+    with canvas(PHONE, 3.2) as figure:
+        axes = figure.subplots()
         for model, style in line_styles(curves).items():
             _line(axes, curves[model], label=model, **style)
-        axes.set_xlabel(name)
-        axes.set_ylabel("relative L2 error")
+        axes.set(xlabel=name, ylabel=ERROR)
         axes.set_ylim(bottom=0)
-        legend_below(drawing, 4)
-        return drawing.svg()
+        legend_below(figure, 4)
+        return svg_of(figure)
 
 
-def error_against_size(
-    measured: Mapping[str, Curve], published: Mapping[str, Mapping[float, float]], name: str
+def against_size(
+    measured: Mapping[str, Curve],
+    published: Mapping[str, Published],
+    size: str,
+    quantity: str = ERROR,
 ) -> str:
-    """Return the error against a size on logarithmic axes, a colour a model."""
-    with canvas(PHONE, 3.4) as drawing:
-        ((axes,),) = drawing.grid(1, 1)
-        styles = line_styles(measured)
-        for model, style in styles.items():
-            _line(axes, measured[model], label=model, marker="o", markersize=4, **style)
-        for model, style in styles.items():
-            if published.get(model):
-                _published_line(axes, published[model], f"{model}, published", style["color"])
+    """Return a quantity against a size on logarithmic axes, a colour a name."""
+    measured = _finished(measured)
+    with canvas(PHONE, 3.4) as figure:
+        axes = figure.subplots()
+        styles = line_styles((*measured, *published))
+        for name, style in styles.items():
+            if name in measured:
+                _line(axes, measured[name], label=name, marker="o", markersize=4, **style)
+        for name, style in styles.items():
+            if published.get(name):
+                _published_line(axes, published[name], f"{name}, published", style["color"])
         axes.set_xscale("log", base=2)
-        means = [errors.mean for curve in measured.values() for errors in curve.values()]
-        scale(axes.yaxis, [*means, *(e for values in published.values() for e in values.values())])
-        _tick_at(
-            axes, {size for curve in (*measured.values(), *published.values()) for size in curve}
-        )
-        axes.set_xlabel(name)
-        axes.set_ylabel("relative L2 error")
-        legend_below(drawing, 2)
-        return drawing.svg()
+        means = [figures.mean for curve in measured.values() for figures in curve.values()]
+        scale(axes.yaxis, [*means, *(v for values in published.values() for v in values.values())])
+        curves = (*measured.values(), *published.values())
+        sizes = sorted({place for curve in curves for place in curve})
+        axes.set_xticks(sizes, [f"{place:g}" for place in sizes])  # in place of powers
+        axes.minorticks_off()
+        axes.set(xlabel=size, ylabel=quantity)
+        legend_below(figure, 2)
+        return svg_of(figure)
 
 
-def sweeps(measured: Mapping[str, Curve], published: Mapping[str, Mapping[float, float]]) -> str:
-    """Return errors against settings, a diagram a setting, each line relative to its own mean."""
-    with canvas(PHONE, 0.5 + 1.7 * len(measured)) as drawing:
-        rows = drawing.grid(len(measured), 1)
+def sweeps(measured: Mapping[str, Curve], published: Mapping[str, Published]) -> str:
+    """Return errors against numbers of things, a diagram each, lines relative to their own mean."""
+    measured = {name: curve for name, curve in _finished(measured).items() if curve}
+    with canvas(PHONE, 0.5 + 1.7 * len(measured)) as figure:
+        rows = figure.subplots(len(measured), 1, squeeze=False)
         for (axes,), (name, curve) in zip(rows, measured.items(), strict=True):
             mean = float(np.mean([errors.mean for errors in curve.values()]))
             _line(axes, curve, unit=mean, label="measured", marker="o", color=COLOURS[0])
@@ -70,61 +118,52 @@ def sweeps(measured: Mapping[str, Curve], published: Mapping[str, Mapping[float,
                 level = float(np.mean(list(values.values())))
                 relative = {x: error / level for x, error in values.items()}
                 _published_line(axes, relative, "published", COLOURS[1])
-            axes.set_xlabel(name)
-            axes.set_ylabel("error / mean")
+            axes.set(xlabel=f"number of {name}", ylabel="error / mean")
             axes.set_xticks(sorted({*curve, *values}))
-        legend_below(drawing)
-        return drawing.svg()
+        legend_below(figure)
+        return svg_of(figure)
 
 
 def variants(measured: Mapping[str, OverSeeds], published: Mapping[str, float], whole: str) -> str:
     """Return the errors of variants as multiples of that of the whole model."""
     names = [name for name in measured if name != whole][::-1]
-    with canvas(PHONE, 1.0 + 0.27 * len(names)) as drawing:
-        ((axes,),) = drawing.grid(1, 1)
-        places = np.arange(len(names))
+    with canvas(PHONE, 1.0 + 0.27 * len(names)) as figure:
+        axes = figure.subplots()
         ours = [measured[name].over(measured[whole].mean) for name in names]
         axes.errorbar(
             [errors.mean for errors in ours],
-            places,
+            range(len(names)),
             xerr=[errors.deviation for errors in ours],
             fmt="o",
             color=COLOURS[0],
             label="measured",
         )
-        found = (
-            [
-                (published[name] / published[whole], place)
-                for name, place in zip(names, places, strict=True)
-                if name in published
-            ]
-            if whole in published
-            else []
-        )
-        if found:
+        known = [(i, name) for i, name in enumerate(names) if {name, whole} <= published.keys()]
+        if known:
             axes.plot(
-                *zip(*found, strict=True),
+                [published[name] / published[whole] for _, name in known],
+                [place for place, _ in known],
                 "D",
                 color=COLOURS[1],
                 fillstyle="none",
                 label="published",
             )
         axes.axvline(1.0, color=QUIET, linewidth=1)
-        axes.set_yticks(places, names)
-        axes.set_ylabel("variant")
-        axes.set_xlabel("error / error of the whole model")
-        legend_below(drawing)
-        return drawing.svg()
+        axes.set_yticks(range(len(names)), names)
+        axes.set(xlabel="error / error of the whole model", ylabel="variant")
+        legend_below(figure)
+        return svg_of(figure)
 
 
 def transfer_bars(
     scratch: Mapping[str, Curve],
     tuned: Mapping[str, Curve],
-    published: Mapping[str, tuple[Mapping[float, float], Mapping[float, float]]],
+    published: Mapping[str, tuple[Published, Published]],
 ) -> str:
     """Return errors from scratch and fine-tuned at each part of the data, a diagram a model."""
-    with canvas(PHONE, 0.6 + 2.1 * len(scratch)) as drawing:
-        rows = drawing.grid(len(scratch), 1)
+    scratch, tuned = _finished(scratch), _finished(tuned)
+    with canvas(PHONE, 0.6 + 2.1 * len(scratch)) as figure:
+        rows = figure.subplots(len(scratch), 1, squeeze=False)
         for (axes,), model in zip(rows, scratch, strict=True):
             fractions = sorted({*scratch[model], *tuned.get(model, {})})
             pairs = ((scratch[model], "from scratch"), (tuned.get(model, {}), "fine-tuned"))
@@ -132,43 +171,38 @@ def transfer_bars(
                 known = published.get(model, ({}, {}))[number]
                 _bars(axes, fractions, (curve, known), label, number)
             axes.set_xticks(range(len(fractions)), [f"{part:.0%}" for part in fractions])
-            axes.set_ylabel(f"relative L2 error, {model}")
-            axes.set_xlabel("part of the training samples")
+            axes.set(xlabel="part of the training samples", ylabel=f"{ERROR}, {model}")
             axes.grid(visible=False, axis="x")
-        legend_below(drawing, 2)
-        return drawing.svg()
+        legend_below(figure, 2)
+        return svg_of(figure)
 
 
 def _bars(
     axes: Any,
     fractions: Sequence[float],
-    values: tuple[Curve, Mapping[float, float]],
+    values: tuple[Curve, Published],
     label: str,
     number: int,
 ) -> None:
     curve, published = values
-    shift, colour = (number - 0.5) * 0.38, COLOURS[number]
-    places = [place + shift for place, part in enumerate(fractions) if part in curve]
-    shown = [curve[part] for part in fractions if part in curve]
+    places = {part: place + (number - 0.5) * 0.38 for place, part in enumerate(fractions)}
+    drawn = [part for part in fractions if part in curve]
     axes.bar(
-        places,
-        [errors.mean for errors in shown],
+        [places[part] for part in drawn],
+        [curve[part].mean for part in drawn],
         width=0.36,
-        yerr=[errors.deviation for errors in shown],
-        color=colour,
+        yerr=[curve[part].deviation for part in drawn],
+        color=COLOURS[number],
         ecolor=QUIET,
         label=label,
     )
-    known = [
-        (place + shift, published[part])
-        for place, part in enumerate(fractions)
-        if part in published
-    ]
+    known = [part for part in fractions if part in published]
     if known:
         axes.plot(
-            *zip(*known, strict=True),
+            [places[part] for part in known],
+            [published[part] for part in known],
             "D",
-            color=colour,
+            color=COLOURS[number],
             markerfacecolor=GROUND,  # hollow, they would not be seen on their bars
             markersize=5,
             label=f"{label}, published",
@@ -181,80 +215,38 @@ def cost_scatter(points: Mapping[str, tuple[float, float, float]]) -> str:
     `points` has seconds, error and number of parameters of every model.
     """
     largest = max(parameters for *_, parameters in points.values())
-    with canvas(PHONE, 3.4) as drawing:
-        ((axes,),) = drawing.grid(1, 1)
+    with canvas(PHONE, 3.4) as figure:
+        axes = figure.subplots()
         for model, style in line_styles(points).items():
             seconds, error, parameters = points[model]
-            colour = style["color"]
             area = 20 + 500 * parameters / largest
-            axes.scatter(seconds, error, s=area, color=colour, alpha=0.55, linewidths=0)
+            axes.scatter(seconds, error, s=area, color=style["color"], alpha=0.55, linewidths=0)
             axes.annotate(
                 model, (seconds, error), xytext=(5, 5), textcoords="offset points", fontsize=8
             )
         axes.margins(0.18)
         scale(axes.xaxis, [seconds for seconds, *_ in points.values()])
         scale(axes.yaxis, [error for _, error, _ in points.values()])
-        axes.set_xlabel("seconds an epoch [s]")
-        axes.set_ylabel("relative L2 error")
-        return drawing.svg()
+        axes.set(xlabel="seconds an epoch [s]", ylabel=ERROR)
+        return svg_of(figure)
 
 
-def cost_growth(
-    measured: Mapping[str, Mapping[float, float]], published: Mapping[str, Mapping[float, float]]
-) -> str:
-    """Return seconds a training step against the points along a side, logarithmic."""
-    with canvas(PHONE, 3.4) as drawing:
-        ((axes,),) = drawing.grid(1, 1)
-        styles = line_styles((*measured, *(f"{name}, published" for name in published)))
-        for name, values in measured.items():
-            axes.plot(list(values), list(values.values()), marker="o", label=name, **styles[name])
-        for name, values in published.items():
-            label = f"{name}, published"
-            _published_line(axes, values, label, styles[label]["color"])
-        axes.set_xscale("log", base=2)
-        both = (*measured.values(), *published.values())
-        scale(axes.yaxis, [seconds for values in both for seconds in values.values()])
-        _tick_at(
-            axes, {size for values in (*measured.values(), *published.values()) for size in values}
-        )
-        axes.set_xlabel("points along each side")
-        axes.set_ylabel("training step [s]")
-        legend_below(drawing, 2)
-        return drawing.svg()
-
-
-def curves_over_seeds(histories: Mapping[str, Sequence[Sequence[Mapping[str, Any]]]]) -> str:
-    """Return the validation error against the epoch: the mean of the seeds and their range."""
-    shown: list[float] = []
-    with canvas(PHONE, 3.2) as drawing:
-        ((axes,),) = drawing.grid(1, 1)
-        for model, style in line_styles(histories).items():
-            runs = histories[model]
-            epochs = [record["epoch"] for record in runs[0]]
-            errors = np.array(
-                [[record.get("validation", record["train"]) for record in run] for run in runs]
-            )
-            axes.fill_between(
-                epochs, errors.min(0), errors.max(0), color=style["color"], alpha=0.25, linewidth=0
-            )
-            axes.plot(epochs, errors.mean(0), label=f"{model}, {len(runs)} seeds", **style)
-            shown += [float(errors.min()), float(errors.max())]
-        scale(axes.yaxis, shown)
-        axes.set_xlabel("epoch")
-        axes.set_ylabel("relative L2 error")
-        axes.xaxis.get_major_locator().set_params(integer=True)
-        legend_below(drawing, 2)
-        return drawing.svg()
+def _finished(curves: Mapping[str, Curve]) -> dict[str, Curve]:
+    """Return curves without the places at which every run failed."""
+    return {
+        name: {place: figures for place, figures in curve.items() if figures.values}
+        for name, curve in curves.items()
+    }
 
 
 def _line(axes: Any, curve: Curve, unit: float = 1.0, **style: Any) -> None:
     places = sorted(curve)
-    shown = [curve[place].over(unit) for place in places]
-    means = [errors.mean for errors in shown]
-    axes.errorbar(places, means, yerr=[errors.deviation for errors in shown], **style)
+    drawn = [curve[place].over(unit) for place in places]
+    means = [figures.mean for figures in drawn]
+    axes.errorbar(places, means, yerr=[figures.deviation for figures in drawn], **style)
 
 
-def _published_line(axes: Any, values: Mapping[float, float], label: str, colour: str) -> None:
+def _published_line(axes: Any, values: Published, label: str, colour: str) -> None:
     places = sorted(values)
     axes.plot(
         places,
@@ -266,9 +258,3 @@ def _published_line(axes: Any, values: Mapping[float, float], label: str, colour
         linewidth=1,
         label=label,
     )
-
-
-def _tick_at(axes: Any, sizes: set[float]) -> None:
-    """Name the sizes that there are on a logarithmic axis, in place of powers."""
-    axes.set_xticks(sorted(sizes), [f"{size:g}" for size in sorted(sizes)])
-    axes.minorticks_off()

@@ -1,22 +1,56 @@
-"""Results side by side, with the paper's figure beside each that it has."""
+"""Results side by side: over their seeds, by rank, and beside the paper's figures."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from statistics import fmean, stdev
-from typing import Any
+from typing import TypeVar
 
-from lsm_core.reporting.origin import marked, origin_of
 from lsm_core.reporting.published_results import published_for
+from lsm_core.result import Outcome, Result, marked
 
-HEADINGS = (
-    "Benchmark",
-    "Model",
-    "Parameters",
-    "Test relative L2",
-    "Seconds per epoch",
-    "Memory (MiB)",
-    "Paper",
-)
+Key = TypeVar("Key", bound=Hashable)
+Some = TypeVar("Some", bound=Outcome)
+Names = tuple[str, str]
+Places = dict[Names, int]
+
+DATA = {
+    "generated": "of our own solvers",
+    "official": "the published files",
+    "exported": "files that were written from data of our own solvers as the published ones are",
+}
+"""What the data of each origin are."""
+
+
+@dataclass(frozen=True)
+class OverSeeds:
+    """A figure of each seed."""
+
+    values: tuple[float, ...]
+    n_failed: int = 0
+    """Seeds whose runs have no figure."""
+
+    @property
+    def mean(self) -> float:
+        """Return the mean; infinite if every run failed."""
+        return fmean(self.values) if self.values else float("inf")
+
+    @property
+    def deviation(self) -> float:
+        """Return the standard deviation of a sample; zero of a single seed."""
+        return stdev(self.values) if len(self.values) > 1 else 0.0
+
+    def over(self, scale: float) -> "OverSeeds":
+        """Return all figures divided by one."""
+        return OverSeeds(tuple(value / scale for value in self.values), self.n_failed)
+
+    def text(self) -> str:
+        """Return the mean to four digits, the deviation to two, and how many runs failed."""
+        if not self.values:
+            return "failed"
+        deviation = f" ± {self.deviation:.2g}" if len(self.values) > 1 else ""
+        failed = f" ({self.n_failed} failed)" if self.n_failed else ""
+        return f"{self.mean:.4g}{deviation}{failed}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,15 +60,14 @@ class Row:
     benchmark: str
     resolution: tuple[int, ...]
     model: str
+    errors: OverSeeds
     n_parameters: int
-    errors: tuple[float, ...]
     mean_prediction: float
     """Error of always predicting the mean of the training targets: the least to beat."""
     seconds_per_epoch: float
     peak_bytes: int
     """Most memory of a run: of its device, or of its whole process on a CPU."""
     published: float | None
-    failures: tuple[str, ...] = ()
     origin: str = "generated"
     """Where the samples come from; errors on other samples do not compare."""
 
@@ -44,99 +77,100 @@ class Row:
         grid = "×".join(str(size) for size in self.resolution)
         return f"{self.benchmark} ({marked(grid, self.origin)})"
 
-    @property
-    def error(self) -> float:
-        """Return the mean over the seeds; infinite if every run failed."""
-        return fmean(self.errors) if self.errors else float("inf")
 
-    def cells(self) -> tuple[str, ...]:
-        """Return the row as text, in the order of HEADINGS."""
-        published = "–" if self.published is None else f"{self.published:.5g}"
-        if not self.errors:
-            return (self.problem, self.model, "–", "failed", "–", "–", published)
-        error = f"{self.error:.5f}"
-        if len(self.errors) > 1:
-            error += f" ± {stdev(self.errors):.5f}"
-        if self.failures:
-            error += f" ({len(self.failures)} failed)"
-        return (
-            self.problem,
-            self.model,
-            f"{self.n_parameters:,}",
-            error,
-            f"{self.seconds_per_epoch:.2f}",
-            f"{self.peak_bytes / 2**20:,.0f}",
-            published,
-        )
-
-
-def compare(results: Iterable[Mapping[str, Any]]) -> list[Row]:
+def compare(outcomes: Iterable[Outcome]) -> list[Row]:
     """Return one row a benchmark, kind of data and model; on each the best comes first."""
-    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
-    for result in results:
-        problem = (result["benchmark"], tuple(result["resolution"]), origin_of(result))
-        groups.setdefault((*problem, row_name(result)), []).append(result)
+    groups = grouped(outcomes, lambda o: (o.benchmark, o.resolution, o.origin, row_name(o)))
     rows = [_row(group) for group in groups.values()]
     order = list(dict.fromkeys(row.problem for row in rows))
-    return sorted(rows, key=lambda row: (order.index(row.problem), row.error))
+    return sorted(rows, key=lambda row: (order.index(row.problem), row.errors.mean))
 
 
-def row_name(result: Mapping[str, Any]) -> str:
+def row_name(outcome: Outcome) -> str:
     """Return what a run is called in a table: its model, and its setting where it has one.
 
     Some settings begin with the model, which is not said twice. A run without a setting that has
     another start or less data than others says that.
     """
-    model = str(result["model"])
-    setting = str(result.get("setting") or "")
-    setting = setting.removeprefix(model).strip() if setting else start_and_data(result)
+    model, setting = outcome.model, outcome.setting
+    setting = setting.removeprefix(model).strip() if setting else start_and_data(outcome)
     return f"{model} ({setting})" if setting else model
 
 
-def start_and_data(result: Mapping[str, Any]) -> str:
+def start_and_data(outcome: Outcome) -> str:
     """Return whether a run started from another and had a part of the data; empty if neither."""
-    fraction = float(result.get("fraction", 1.0))
-    parts = ("fine-tuned" if result.get("source") else "", f"{fraction:.0%} of the data")
-    return ", ".join(part for part in parts if part and part != "100% of the data")
+    start = ["fine-tuned"] if outcome.source else []
+    data = [f"{outcome.fraction:.0%} of the data"] if outcome.fraction != 1.0 else []
+    return ", ".join([*start, *data])
 
 
-def markdown_table(rows: Sequence[Row]) -> str:
-    """Return the rows as a Markdown table."""
-    rule = ("---", "---", "---:", "---:", "---:", "---:", "---:")
-    lines: list[tuple[str, ...]] = [HEADINGS, rule, *(row.cells() for row in rows)]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+def finished(outcomes: Iterable[Outcome]) -> list[Result]:
+    """Return the results, without the failures."""
+    return [outcome for outcome in outcomes if isinstance(outcome, Result)]
 
 
-def text_table(rows: Sequence[Row]) -> str:
-    """Return the rows for a terminal, and what they have to beat."""
-    lines: list[tuple[str, ...]] = [HEADINGS, *(row.cells() for row in rows)]
-    widths = [max(len(cells[i]) for cells in lines) for i in range(len(HEADINGS))]
-
-    def aligned(cells: tuple[str, ...]) -> str:
-        pairs = zip(cells, widths, range(len(cells)), strict=True)
-        return "  ".join(t.ljust(w) if i < 2 else t.rjust(w) for t, w, i in pairs).rstrip()
-
-    text = [aligned(lines[0]), "  ".join("─" * width for width in widths)]
-    text += [aligned(cells) for cells in lines[1:]]
-    means = {marked(row.benchmark, row.origin): row.mean_prediction for row in rows if row.errors}
-    text += [f"Predicting the mean of {name}: {error:.4f}" for name, error in means.items()]
-    return "\n".join(text)
+def grouped(outcomes: Iterable[Some], key: Callable[[Some], Key]) -> dict[Key, list[Some]]:
+    """Return outcomes by a key, in the order they came in."""
+    groups: dict[Key, list[Some]] = {}
+    for outcome in outcomes:
+        groups.setdefault(key(outcome), []).append(outcome)
+    return groups
 
 
-def _row(group: list[Mapping[str, Any]]) -> Row:
-    first = group[0]
-    resolution = tuple(first["resolution"])
-    done = [result for result in group if "error" not in result]
+def error_over_seeds(outcomes: Sequence[Outcome]) -> OverSeeds:
+    """Return the test errors of runs that differ in their seeds."""
+    done = finished(outcomes)
+    return OverSeeds(tuple(result.error for result in done), len(outcomes) - len(done))
+
+
+def difference(ours: float, published: float | None) -> str:
+    """Return by how much a figure is above a published one, or a dash where there is none."""
+    return "–" if published is None or not isfinite(ours) else f"{ours / published - 1:+.0%}"
+
+
+def places_within(figures: Mapping[Names, float | None]) -> Places:
+    """Return the place of every finite figure among those whose first name is the same."""
+    places: Places = {}
+    for group in dict.fromkeys(first for first, _ in figures):
+        known = {
+            key: value
+            for key, value in figures.items()
+            if key[0] == group and value is not None and isfinite(value)
+        }
+        ordered = sorted(known, key=lambda key: known[key])
+        places |= {key: place for place, key in enumerate(ordered, start=1)}
+    return places
+
+
+def ranks(rows: Sequence[Row]) -> Places:
+    """Return the place of each model among those that finished, by benchmark and model."""
+    return places_within({(row.benchmark, row.model): row.errors.mean for row in rows})
+
+
+def mean_rank(places: Places, model: str) -> float:
+    """Return the mean place of a model over its benchmarks; infinite if it has none."""
+    own = [place for (_, name), place in places.items() if name == model]
+    return fmean(own) if own else float("inf")
+
+
+def describe_data(outcomes: Iterable[Outcome]) -> str:
+    """Return a sentence on what the data of some runs are."""
+    found = sorted({outcome.origin for outcome in outcomes})
+    return f"The data are {' and '.join(DATA[origin] for origin in found)}"
+
+
+def _row(group: Sequence[Outcome]) -> Row:
+    first, done = group[0], finished(group)
+    means = [result.mean_prediction for result in done if result.mean_prediction is not None]
     return Row(
-        benchmark=first["benchmark"],
-        resolution=resolution,
+        benchmark=first.benchmark,
+        resolution=first.resolution,
         model=row_name(first),
-        n_parameters=done[0]["parameters"] if done else 0,
-        errors=tuple(result["test"]["rel_l2"] for result in done),
-        mean_prediction=done[0]["mean_prediction"] if done else float("nan"),
-        seconds_per_epoch=fmean(r["seconds_per_epoch"] for r in done) if done else float("nan"),
-        peak_bytes=max((result.get("peak_bytes", 0) for result in done), default=0),
+        errors=error_over_seeds(group),
+        n_parameters=done[0].parameters if done else 0,
+        mean_prediction=means[0] if means else float("nan"),
+        seconds_per_epoch=fmean(r.seconds_per_epoch for r in done) if done else float("nan"),
+        peak_bytes=max((result.peak_bytes for result in done), default=0),
         published=published_for(first),
-        failures=tuple(result["error"] for result in group if "error" in result),
-        origin=origin_of(first),
+        origin=first.origin,
     )

@@ -7,8 +7,8 @@ from html import escape
 from math import ceil
 from typing import TypeAlias
 
-from lsm_core.reporting.drawing import COLOURS, GROUND, INK, QUIET
-from lsm_core.reporting.table import Table
+from lsm_core.reporting.figures import COLOURS, GROUND, INK, QUIET
+from lsm_core.reporting.tables import Table
 
 DARK_COLOURS = (
     *("#4fa8e0", "#f08a4b", "#35c596", "#e39bc4", "#e9b44c", "#9bd3f5"),
@@ -58,10 +58,6 @@ figure .ground {{ background: var(--ground); border: 1px solid var(--line); bord
 figure svg {{ display: block; margin: 0 auto; width: 100%; height: auto; }}
 figure svg text {{ font-family: system-ui, sans-serif; }}
 details {{ margin: 1rem 0; }} summary {{ cursor: pointer; }}
-dl {{ display: grid; grid-template-columns: minmax(8rem, max-content) 1fr; gap: 0.3rem 1rem;
-  margin: 0.6rem 0; font-size: 0.85rem; }}
-dt {{ color: var(--quiet); }} dd {{ margin: 0; overflow-wrap: anywhere; }}
-@media (max-width: 40rem) {{ dl {{ grid-template-columns: 1fr; }} dd {{ margin-left: 1rem; }} }}
 """
 
 
@@ -74,14 +70,14 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Facts:
-    """Names and what is to be known of them, folded away until someone asks."""
+class Folded:
+    """A table that is folded away until someone asks."""
 
     summary: str
-    entries: tuple[tuple[str, str], ...]
+    table: Table
 
 
-Block: TypeAlias = str | Table | Picture | Facts
+Block: TypeAlias = str | Table | Picture | Folded
 """A paragraph, in which backquotes mark a command, or one of the others."""
 
 
@@ -112,12 +108,6 @@ def html_page(title: str, summary: str, sections: Sequence[Section]) -> str:
     return _page(title, f"{lead}<nav><ul>{links}</ul></nav>\n{body}")
 
 
-def gallery_page(title: str, pictures: Sequence[Picture]) -> str:
-    """Return a self-contained page of pictures."""
-    figures = (_figure(picture, number) for number, picture in enumerate(pictures, start=1))
-    return _page(title, "\n".join(figures))
-
-
 def markdown_page(
     title: str, summary: str, sections: Sequence[Section], places: Sequence[str] = ()
 ) -> str:
@@ -132,9 +122,9 @@ def markdown_page(
                 blocks += [f"![{block.caption}]({place})", block.caption] if place else []
             elif isinstance(block, Table):
                 blocks.append(block.markdown())
-            elif isinstance(block, Facts):
-                lines = "\n".join(f"- {name}: {text}" for name, text in block.entries)
-                blocks.append(f"{block.summary}\n\n{lines}")
+            elif isinstance(block, Folded):
+                head = f"<details><summary>{escape(block.summary)}</summary>"
+                blocks += [head, block.table.markdown(), "</details>"]
             else:
                 blocks.append(block)
         if blocks:
@@ -147,11 +137,9 @@ def _html(block: Block, number: int) -> str:
         return block.html()
     if isinstance(block, Picture):
         return _figure(block, number)
-    if isinstance(block, Facts):
-        entries = "".join(
-            f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>\n" for name, text in block.entries
-        )
-        return f"<details><summary>{escape(block.summary)}</summary><dl>{entries}</dl></details>"
+    if isinstance(block, Folded):
+        summary = f"<summary>{escape(block.summary)}</summary>"
+        return f"<details>{summary}{block.table.html()}</details>"
     return f"<p>{_with_commands(block)}</p>"
 
 

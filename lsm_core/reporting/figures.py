@@ -1,47 +1,129 @@
-"""Pictures of runs and predictions, as SVG text."""
+"""How every picture is drawn, as SVG text, and pictures of fields: samples and predictions."""
 
-from collections.abc import Mapping, Sequence
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from itertools import count
+from typing import Any, get_args
 
+import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from lsm_core.names import ModelName
 from lsm_core.problems.panel import Panel
-from lsm_core.reporting.drawing import (
-    COLOURS,
-    INK,
-    PHONE,
-    QUIET,
-    canvas,
-    legend_below,
-    line_styles,
-    scale,
+
+INK, QUIET, GROUND = "#1b1f24", "#5b6570", "#ffffff"
+COLOURS = ("#0072b2", "#d55e00", "#008f68", "#b8588f", "#a87400", "#2f8fc7", "#7b5cc4")
+"""After Okabe and Ito, whose colours colour-blind readers can tell apart; the light ones darker, to
+stand out on white. A page exchanges all of these for others in the dark."""
+DASHES = ("-", "-.", ":")
+"""Where there are more lines than colours, these tell them apart."""
+FIRST_MODELS = (
+    *("lsm", "fno", "unet", "uno", "mwt", "htnet", "ffno"),
+    *("ufno", "galerkin", "swin", "resnet", "deeponet", "sno", "tfnet"),
 )
+MODELS = (*FIRST_MODELS, *(name for name in get_args(ModelName) if name not in FIRST_MODELS))
+"""The models as they take colours: those that are most often shown together first."""
+
+STYLE: dict[Any, Any] = {
+    "svg.fonttype": "none",  # text stays text: small files, sharp at any size
+    "svg.hashsalt": "lsm",  # equal input gives equal bytes
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "text.color": INK,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.titlesize": 9,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "figure.facecolor": GROUND,
+    "axes.facecolor": GROUND,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": QUIET,
+    "grid.alpha": 0.2,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "errorbar.capsize": 2.5,
+}
+
+LETTER, LEGEND_LINE, LEGEND_ROW = 0.063, 0.55, 0.16
+"""Inches of a letter in a legend, of the line before its name with the space around both, and of
+the height of a row."""
+PHONE = 4.9
+"""Inches: a figure of this width has letters of nine points or so on a phone, too."""
 
 
-def training_curves(histories: Mapping[str, Sequence[Mapping[str, float | int]]]) -> str:
-    """Return the validation error against the epoch, a line a model."""
-    crowded = len(histories) > 3
-    with canvas(PHONE, 3.2) as drawing:
-        ((axes,),) = drawing.grid(1, 1)
-        shown = []
-        for model, style in line_styles(histories).items():
-            history = histories[model]
-            epochs = [record["epoch"] for record in history]
-            # Samples to validate on may be missing; then the training error is all there is.
-            errors = [record.get("validation", record["train"]) for record in history]
-            trained = [record["train"] for record in history]
-            axes.plot(epochs, errors, **style, label=model)
-            if not crowded:
-                axes.plot(epochs, trained, "--", color=style["color"], alpha=0.45)
-            shown += errors if crowded else [*errors, *trained]
-        scale(axes.yaxis, shown)
-        axes.set_xlabel("epoch")
-        axes.set_ylabel("relative L2 error" if crowded else "relative L2 error (training dashed)")
-        axes.xaxis.get_major_locator().set_params(integer=True)
-        legend_below(drawing)
-        return drawing.svg()
+@contextmanager
+def canvas(width: float = PHONE, height: float = 3.0) -> Iterator[Figure]:
+    """Provide an empty figure in the style of all pictures, its size in inches."""
+    with mpl.rc_context(STYLE):
+        yield Figure(figsize=(width, height), layout="constrained", dpi=130)
+
+
+def svg_of(figure: Figure) -> str:
+    """Return a figure as text; names of axes carry an id that begins with `axis-name`."""
+    for axes in figure.axes:
+        for label in (axes.xaxis.label, axes.yaxis.label):
+            if label.get_text():
+                label.set_gid("axis-name")
+    text = io.StringIO()
+    figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+    content = text.getvalue()
+    return content[content.index("<svg") :]
+
+
+def line_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Return colour and dashes of lines by name, LSM first; a model has the same in every figure.
+
+    Names that are not those of models take the styles that are left, in their turn.
+    """
+    given = dict.fromkeys(names)
+    numbers = {name: MODELS.index(name) for name in given if name in MODELS}
+    taken = set(numbers.values())
+    left = (number for number in count() if number not in taken)
+    numbers |= {name: next(left) for name in given if name not in numbers}
+    return {name: line_style(numbers[name]) for name in sorted(numbers, key=numbers.__getitem__)}
+
+
+def line_style(number: int) -> dict[str, Any]:
+    """Return colour and dashes of the n-th of several lines."""
+    dashes = DASHES[number // len(COLOURS) % len(DASHES)]
+    return {"color": COLOURS[number % len(COLOURS)], "linestyle": dashes}
+
+
+def scale(axis: Any, values: Iterable[float]) -> None:
+    """Make an axis logarithmic where values lie far apart, with plain numbers at 1, 2 and 5."""
+    positive = [value for value in values if value > 0]
+    if not positive or max(positive) < 3 * min(positive):
+        return
+    getattr(axis.axes, f"set_{axis.axis_name}scale")("log")
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def legend_below(figure: Figure, n_columns: int = 3) -> None:
+    """Put one legend of all axes below them, where it hides no line.
+
+    It has as many columns as are asked for, or as fit beside each other; a long one makes the
+    figure higher, not the axes lower.
+    """
+    handles: dict[str, Any] = {}
+    for axes in figure.axes:
+        found, labels = axes.get_legend_handles_labels()
+        handles |= dict(zip(labels, found, strict=True))
+    if handles:
+        column = max(map(len, handles)) * LETTER + LEGEND_LINE
+        fitting = max(1, min(n_columns, int(figure.get_figwidth() / column)))
+        n_rows = -(-len(handles) // fitting)
+        height = figure.get_figheight() + LEGEND_ROW * max(0, n_rows - 2)
+        figure.set_figheight(height)
+        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=fitting)
 
 
 def panel_figure(samples: Sequence[Sequence[Panel]], length_unit: str = "1") -> str:
@@ -50,14 +132,14 @@ def panel_figure(samples: Sequence[Sequence[Panel]], length_unit: str = "1") -> 
     Pictures of one row share their range of values, so that samples can be compared.
     """
     n_rows, n_columns = len(samples[0]), len(samples)
-    with canvas(3.0 * n_columns, 2.5 * n_rows) as drawing:
-        axes = drawing.grid(n_rows, n_columns)
+    with canvas(3.0 * n_columns, 2.5 * n_rows) as figure:
+        axes = figure.subplots(n_rows, n_columns, squeeze=False)
         for places, panels in zip(axes, zip(*samples, strict=True), strict=True):
             low = min(float(np.nanmin(panel.values)) for panel in panels)
             high = max(float(np.nanmax(panel.values)) for panel in panels)
             for panel, place in zip(panels, places, strict=True):
-                draw_panel(drawing.figure, place, panel, (low, high), length_unit=length_unit)
-        return drawing.svg()
+                draw_panel(place, panel, (low, high), length_unit=length_unit)
+        return svg_of(figure)
 
 
 def showcase(truth: Sequence[Panel], predicted: Mapping[str, Panel], length_unit: str = "1") -> str:
@@ -76,21 +158,21 @@ def showcase(truth: Sequence[Panel], predicted: Mapping[str, Panel], length_unit
     }
     reach = max(float(np.abs(panel.values).max()) for panel in errors.values())
     span = _span(target)
-    with canvas(2.35 * (len(known) + len(predicted)), 4.4) as drawing:
-        columns = drawing.grid(2, len(known) + len(predicted)).T
+    with canvas(2.35 * (len(known) + len(predicted)), 4.4) as figure:
+        columns = figure.subplots(2, len(known) + len(predicted), squeeze=False).T
         for places, pair in zip(columns, known, strict=False):
             for place, panel in zip(places, pair, strict=True):
                 if panel is None:
                     place.set_axis_off()
                 else:
-                    draw_panel(drawing.figure, place, panel, _span(panel), length_unit=length_unit)
+                    draw_panel(place, panel, _span(panel), length_unit=length_unit)
         for (above, below), (model, panel) in zip(
             columns[len(known) :], predicted.items(), strict=True
         ):
             named = replace(panel, title=model)
-            draw_panel(drawing.figure, above, named, span, length_unit=length_unit)
-            draw_panel(drawing.figure, below, errors[model], (-reach, reach), "RdBu_r", length_unit)
-        return drawing.svg()
+            draw_panel(above, named, span, length_unit=length_unit)
+            draw_panel(below, errors[model], (-reach, reach), "RdBu_r", length_unit)
+        return svg_of(figure)
 
 
 def _in_pairs(panels: Sequence[Panel]) -> list[tuple[Panel | None, Panel | None]]:
@@ -102,8 +184,8 @@ def _in_pairs(panels: Sequence[Panel]) -> list[tuple[Panel | None, Panel | None]
 def _line_showcase(truth: Sequence[Panel], predicted: Mapping[str, Panel], length_unit: str) -> str:
     *given, target = truth
     (x,) = target.positions
-    with canvas(PHONE, 4.6) as drawing:
-        ((above,), (below,)) = drawing.grid(2, 1, sharex=True, height_ratios=(3, 2))
+    with canvas(PHONE, 4.6) as figure:
+        above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
         for panel in given:
             above.plot(x, panel.values, color=QUIET, linestyle=":", label=panel.title)
         above.plot(x, target.values, color=INK, linewidth=2.5, label=target.title)
@@ -112,10 +194,9 @@ def _line_showcase(truth: Sequence[Panel], predicted: Mapping[str, Panel], lengt
             above.plot(x, guess, **style, linewidth=1.2, label=model)
             below.plot(x, guess - target.values, **style)
         above.set_ylabel(_with_unit("value", target.unit))
-        below.set_ylabel(_with_unit("error", target.unit))
-        below.set_xlabel(_with_unit("x", length_unit))
-        legend_below(drawing)
-        return drawing.svg()
+        below.set(xlabel=_with_unit("x", length_unit), ylabel=_with_unit("error", target.unit))
+        legend_below(figure)
+        return svg_of(figure)
 
 
 def solving_figure(
@@ -126,10 +207,10 @@ def solving_figure(
     `tokens` are a title and points `(patch, token, 2)` before and after; tokens of one number,
     which all patches share, have one colour.
     """
-    with canvas(PHONE, 4.6) as drawing:
-        (fields, planes) = drawing.grid(2, 2)
+    with canvas(PHONE, 4.6) as figure:
+        (fields, planes) = figure.subplots(2, 2)
         for place, panel in zip(fields, (before, after), strict=True):
-            draw_panel(drawing.figure, place, panel, _span(panel), "cividis", length_unit)
+            draw_panel(place, panel, _span(panel), "cividis", length_unit)
         for place, (title, points) in zip(planes, tokens, strict=True):
             for number in range(points.shape[1]):
                 x, y = points[:, number].T
@@ -138,15 +219,12 @@ def solving_figure(
                 options = {"s": 9, "color": colour, "alpha": 0.6, "linewidths": 0}
                 # Many points are smaller as pixels.
                 place.scatter(x, y, label=label, rasterized=len(x) > 500, **options)
-            place.set_title(title)
-            place.set_xlabel("first component")
-            place.set_ylabel("second component")
-        legend_below(drawing, 4)
-        return drawing.svg()
+            place.set(title=title, xlabel="first component", ylabel="second component")
+        legend_below(figure, 4)
+        return svg_of(figure)
 
 
 def draw_panel(
-    figure: Figure,
     axes: Any,
     panel: Panel,
     limits: tuple[float, float],
@@ -176,7 +254,7 @@ def draw_panel(
         axes.set_ylim(*panel.window[1])
     axes.locator_params(nbins=3)
     axes.tick_params(labelsize=7)
-    bar = figure.colorbar(drawn, ax=axes, shrink=0.8, fraction=0.06, pad=0.03)
+    bar = axes.figure.colorbar(drawn, ax=axes, shrink=0.8, fraction=0.06, pad=0.03)
     bar.ax.tick_params(labelsize=7)
     bar.ax.locator_params(nbins=5)
 

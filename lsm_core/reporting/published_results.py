@@ -2,13 +2,14 @@
 
 import json
 import re
-from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from statistics import fmean
 from typing import Any, get_args
 
-from lsm_core.names import BenchmarkName, ModelName
+from lsm_core.names import ModelName
+from lsm_core.result import Outcome
 
 ABLATIONS = {
     "convolution projector": "rep_conv",
@@ -36,9 +37,7 @@ def published_tables() -> dict[str, Any]:
     return dict(json.loads(text))
 
 
-def published_error(
-    benchmark: BenchmarkName, model: ModelName, resolution: tuple[int, ...]
-) -> float | None:
+def published_error(benchmark: str, model: str, resolution: tuple[int, ...]) -> float | None:
     """Return the paper's relative L2 error, or None where it has none.
 
     Burgers is published at several resolutions and nowhere else in the tables, so it is looked up
@@ -50,28 +49,28 @@ def published_error(
     return None if error is None else float(error)
 
 
-def published_for(result: Mapping[str, Any]) -> float | None:
-    """Return the paper's error of the very run that a result is of, or None where it has none.
+def published_for(outcome: Outcome) -> float | None:
+    """Return the paper's error of the very run that an outcome is of, or None where it has none.
 
     Runs of studies have the figures of the paper's tables of those studies: a variant of LSM, one
     of its settings, a resolution, a part of the data, a start from pipes.
     """
-    benchmark, model = result["benchmark"], result["model"]
-    setting, fraction = result.get("setting") or model, float(result.get("fraction", 1.0))
-    if result.get("source") or fraction < 1.0:
+    benchmark, model, fraction = outcome.benchmark, outcome.model, outcome.fraction
+    setting = outcome.setting or model
+    if outcome.source or fraction < 1.0:
         scratch, tuned = published_transfer(model) if benchmark == "airfoil" else ({}, {})
-        if not result.get("source"):
+        if not outcome.source:
             return scratch.get(fraction)
         # Only the study of transfer says that a run starts from pipes.
         return tuned.get(fraction) if setting.startswith(f"{model} fine-tuned") else None
     if re.fullmatch(rf"{model} at \d+", setting):
-        return published_resolutions(benchmark, model).get(result["resolution"][0])
+        return published_resolutions(benchmark, model).get(outcome.resolution[0])
     swept = re.fullmatch(r"(\d+) (.+)", setting)
     if swept:
         is_published = benchmark == published_tables()["hyperparameters"]["benchmark"]
         return published_sweep(swept[2]).get(float(swept[1])) if is_published else None
     if setting == model or setting.startswith(f"{model} from scratch"):
-        return published_error(benchmark, model, tuple(result["resolution"]))
+        return published_error(benchmark, model, outcome.resolution)
     return published_ablation(benchmark, setting)
 
 
@@ -127,31 +126,32 @@ def efficiency_sizes() -> list[int]:
     return list(published_tables()["efficiency"]["sizes"])
 
 
-def published_seconds(model: str) -> dict[float, float]:
-    """Return the paper's seconds a training step by the points along a side."""
-    return _published_costs(model, "s_per_iter")
+@dataclass(frozen=True)
+class PublishedCosts:
+    """What a model costs in the paper: empty where it does not say."""
+
+    seconds: dict[float, float] = field(default_factory=dict)
+    """Of a training step, by the points along a side."""
+    memory: dict[float, float] = field(default_factory=dict)
+    """MiB of a GPU, by the points along a side."""
+    parameters: float | None = None
+    """To a thousand."""
+    mean_rank: float | None = None
+    """Mean place by the error, among the ten models of that table."""
 
 
-def published_memory(model: str) -> dict[float, float]:
-    """Return the paper's MiB of a graphics processor by the points along a side."""
-    return _published_costs(model, "memory_MB")
-
-
-def published_parameters(model: str) -> float | None:
-    """Return the paper's number of parameters to a thousand, or None where it has none."""
-    row = published_tables()["efficiency"].get(model)
-    return None if row is None else 1e6 * float(row["params_MB"])
-
-
-def published_mean_rank(model: str) -> float | None:
-    """Return the mean place in the paper by the error, among the ten models of that table."""
-    row = published_tables()["efficiency"].get(model)
-    return None if row is None else fmean(row["ranking"])
-
-
-def _published_costs(model: str, figure: str) -> dict[float, float]:
+def published_costs(model: str) -> PublishedCosts:
+    """Return the paper's costs of a model."""
     table = published_tables()["efficiency"]
-    return _pairs(table["sizes"], table[model][figure]) if model in table else {}
+    if model not in table:
+        return PublishedCosts()
+    row, sizes = table[model], table["sizes"]
+    return PublishedCosts(
+        seconds=_pairs(sizes, row["s_per_iter"]),
+        memory=_pairs(sizes, row["memory_MB"]),
+        parameters=1e6 * float(row["params_MB"]),
+        mean_rank=fmean(row["ranking"]),
+    )
 
 
 def _pairs(places: list[Any], values: list[Any]) -> dict[float, float]:

@@ -1,6 +1,6 @@
 """Samples cut into batches, in an order that depends on the seed and epoch alone."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import ceil
 from typing import Protocol, runtime_checkable
@@ -44,6 +44,16 @@ class Batches(Protocol):
 
         The order is not drawn from a running generator, so a resumed run sees the same one.
         """
+
+
+@dataclass(frozen=True)
+class SplitFields:
+    """What one run reads: batches to train on, and parts of every split to measure on."""
+
+    batches: Batches
+    parts: Mapping[str, Iterable[Fields]]
+    """Of `train`, `validation` and `test`; they can be gone through again and again."""
+    in_memory: bool
 
 
 @dataclass(frozen=True)

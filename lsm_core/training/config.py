@@ -4,12 +4,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from lsm_core.layers.choices import check_at_least, check_choice
+from lsm_core.names import Scheme, Statistics
 
-Scheme = Literal["none", "pointwise", "channel"]
 Schedule = Literal["step", "one_cycle", "constant"]
 Precision = Literal["float32", "tf32", "bfloat16"]
 Selection = Literal["last", "best_validation", "best_test"]
-Statistics = Literal["running", "batch"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,10 +34,10 @@ class TrainingConfig:
     """Parts in which a batch passes through the model, one after the other, to save memory. Batch
     normalisation sees each part alone."""
     precision: Precision = "float32"
-    """`tf32` and `bfloat16` are for graphics processors. Fourier transforms and our convolutions
+    """`tf32` and `bfloat16` are for GPUs. Fourier transforms and our convolutions
     stay in float32."""
     compile: bool = False
-    """Whether torch compiles the model, on graphics processors."""
+    """Whether torch compiles the model, on GPUs."""
     shuffle_bytes: int = 2**30
     """Training sets up to this size are permuted as a whole, larger ones within windows of it.
     The order does not depend on how much is held in memory."""

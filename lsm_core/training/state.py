@@ -109,6 +109,11 @@ def model_weights(content: bytes) -> dict[str, Tensor]:
     return _part(_read(content)[0], "model.")
 
 
+def saved_notes(content: bytes) -> dict[str, Any]:
+    """Return the notes of a saved state, without its arrays."""
+    return dict(_plain_part(content)["notes"])
+
+
 def _random_states() -> dict[str, list[int]]:
     states = {"cpu": torch.get_rng_state().tolist()}
     if torch.cuda.is_available():
@@ -123,11 +128,19 @@ def _set_random_states(states: dict[str, list[int]]) -> None:
 
 
 def _read(content: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    plain = _plain_part(content)
+    try:
+        return load(content), plain
+    except SafetensorError as error:
+        raise ValueError(f"this is no saved training state: {error}") from error
+
+
+def _plain_part(content: bytes) -> dict[str, Any]:
     try:
         header_size = int.from_bytes(content[:8], "little")
         header = json.loads(content[8 : 8 + header_size])
-        return load(content), json.loads(header["__metadata__"]["state"])
-    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+        return dict(json.loads(header["__metadata__"]["state"]))
+    except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"this is no saved training state: {error}") from error
 
 

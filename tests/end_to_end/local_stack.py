@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from flows.services import free_port
+from flows.engine.own_server import free_port
 
 REPOSITORY = Path(__file__).parents[2]
 

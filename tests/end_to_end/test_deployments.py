@@ -21,8 +21,8 @@ import numpy as np
 import pytest
 import yaml
 
-from flows.steps.cells import benchmark_cells
-from lsm_core.experiments.data_plans import data_plan
+from flows.steps.training.cells import benchmark_cells
+from lsm_core.experiments.protocols import data_plan
 from lsm_core.names import BenchmarkName
 from tests.end_to_end.local_stack import REPOSITORY, ask, local_stack, run
 

@@ -11,10 +11,10 @@ from typing import Any
 import mlflow
 import pytest
 
-from flows.services import free_port
+from flows.engine.own_server import free_port
 from tests.end_to_end.browser import open_browser
 from tests.end_to_end.local_stack import ask, environment, local_stack, run
-from tests.storage.test_tracking_outage import MlflowServer
+from tests.storage.tracking.test_outage import MlflowServer
 
 FILES = {"result.json", "sample.svg"}
 STUDY = ["flows.cli", "study", "burgers-forms", "--preset", "smoke", "--rows", "released form"]

@@ -4,20 +4,22 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
+from mlflow.entities import Metric
 
-from flows import commands
+from flows.cli.results import show_where
 from flows.settings import Settings
-from flows.steps.cells import cell
-from flows.steps.run_record import log_outcome
-from flows.steps.training import open_tracking
-from storage.charts_page import add_to_suite, suite_tag
+from flows.steps.reports.attachments import Attachments
+from flows.steps.training.cells import cell
 from storage.location import Location
+from storage.tracking.charts_page import suite_tag
+from storage.tracking.echo import send
+from storage.tracking.store import open_tracking
 from tests.end_to_end.browser import Tab, open_browser
 from tests.end_to_end.test_report_page import trained
-from tests.storage.mlflow_server import running_server
+from tests.storage.tracking.mlflow_server import running_server
+from tests.storage.tracking.records import BEGAN, finished
 
 BARS = """[...document.querySelectorAll('.js-plotly-plot')].map(plot => plot.data[0])
     .filter(trace => trace && trace.type === 'bar' && trace.x)
@@ -26,28 +28,17 @@ LEAF = """[...document.querySelectorAll('*')].find(
     e => e.children.length === 0 && e.textContent.trim() === '{}')"""
 PATIENCE = 120.0
 SUITE = "benchmark-smoke"
+PARTS = ("train", "validation")
 
 
 def log_made_up(root: Location, uri: str, benchmark: str, model: str, error: float) -> str:
     """Record a run of the suite that was not trained, and return its name."""
     name = f"{benchmark} {model} seed 0"
     tags = {"suite": SUITE, suite_tag(SUITE): "yes", "benchmark": benchmark, "model": model}
-    run = open_tracking(uri, root).open_run(f"made-up-{benchmark}-{model}", name, tags)
-    epochs: list[dict[str, Any]] = [
-        {"epoch": epoch, "train": 1 / epoch, "validation": 1 / epoch} for epoch in (1, 2, 3)
-    ]
-    log_outcome(
-        run,
-        {
-            "benchmark": benchmark,
-            "history": epochs,
-            "epochs": 3,
-            "test": {"rel_l2": error},
-            "validation": {"rel_l2": error},
-            "parameters": 1000,
-            "mean_prediction": None,
-        },
-    )
+    curves = [Metric(f"{part}/rel_l2", 1 / e, BEGAN + e, e) for part in PARTS for e in (1, 2, 3)]
+    bar = Metric(f"leaderboard/{benchmark}", error, BEGAN + 4, 0)
+    record = finished(f"made-up-{benchmark}-{model}", name=name, tags=tags, points=[*curves, bar])
+    send(open_tracking(uri, root), record)
     return name
 
 
@@ -58,10 +49,10 @@ def test_the_address_that_a_benchmark_prints_shows_every_model_on_a_chart_of_its
     root = Location.parse(str(tmp_path / "store"))
     with open_browser(tmp_path) as tab, running_server(tmp_path) as uri:
         trained(root, "train", "", cell("smoke", "burgers", "unet", 0), uri)
-        lsm = trained(root, SUITE, "", cell("smoke", "burgers", "lsm", 0), uri)
+        lsm = trained(root, "benchmark", "", cell("smoke", "burgers", "lsm", 0), uri)
         fno = trained(root, "another", "", cell("smoke", "burgers", "fno", 0), uri)
-        add_to_suite(open_tracking(uri, root), SUITE, [fno["identity"]])
-        burgers = {f"burgers {r['model']} seed 0": r["test"]["rel_l2"] for r in (lsm, fno)}
+        Attachments(root, open_tracking(uri, root), [SUITE]).add(fno)
+        burgers = {f"burgers {r.model} seed 0": r.error for r in (lsm, fno)}
         darcy = {}
         for number in range(1, 8):
             error, model = number / 64, f"made-up-{number}"
@@ -69,7 +60,7 @@ def test_the_address_that_a_benchmark_prints_shows_every_model_on_a_chart_of_its
             darcy[log_made_up(root, uri, "darcy", model, 2 * error)] = 2 * error
         monkeypatch.setenv("LSM_STORE", str(root))
         monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-        commands._show_where(Settings.from_environment(), "a report", SUITE)
+        show_where(Settings.from_environment(), "a report", SUITE)
         found = re.search(r"^MLflow: +(http\S+)$", capsys.readouterr().out, re.MULTILINE)
         assert found
 

@@ -8,9 +8,9 @@ import mlflow
 import numpy as np
 import pytest
 
-from flows.cli import main
-from storage.checkpoints import Checkpoints
+from flows.cli.main import main
 from storage.location import Location
+from storage.runs.checkpoints import Checkpoints
 from tests.end_to_end.local_stack import environment, run
 
 PRESET = ["--preset", "smoke"]

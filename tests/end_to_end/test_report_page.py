@@ -8,15 +8,18 @@ from typing import Any
 
 import pytest
 
-from flows.steps import datasets, training
-from flows.steps.cells import bound, cell
-from flows.steps.report import write_full_report
-from flows.steps.stored_results import keep_costs, keep_suite
-from flows.steps.training import Workplace
-from lsm_core.experiments.experiment import Experiment
-from lsm_core.experiments.study import Cell, study_cells
+from flows.steps.reports.page import write_report
+from flows.steps.reports.results import keep_cost, keep_outcomes
+from flows.steps.training import run as training
+from flows.steps.training.cells import bind, cell
+from flows.steps.training.workplace import Workplace
+from lsm_core.experiments.experiment import BoundExperiment
+from lsm_core.result import Result
+from lsm_core.studies.catalogue import study_cells
+from lsm_core.studies.cells import Cell
 from storage.location import Location
 from tests.end_to_end.browser import open_browser
+from tests.flows.steps.data.generation import generated
 from tests.lsm_core.reporting.test_efficiency import cost
 
 SCREENS = [(1280, 800), (390, 844)]
@@ -48,18 +51,17 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = Location.parse(str(folder))
     bench = [cell("smoke", name, model, 0) for name in ("burgers", "darcy") for model in MODELS]
     bench.append(cell("smoke", "navier_stokes", "fno", 0))
-    train(root, "benchmark-smoke", [Cell(setting="", experiment=each) for each in bench])
+    train(root, "benchmark", [(each, "") for each in bench])
     for name, wanted in STUDIES.items():
         some = [
             each for each in study_cells(name, "smoke", [0]) if re.fullmatch(wanted, kind(each))
         ]
         assert some
-        bound_cells = [replace(each, experiment=bound(each.experiment)) for each in some]
-        train(root, f"{name}-smoke", bound_cells)
-    seeds = [Cell(setting="", experiment=cell("smoke", "burgers", "lsm", seed)) for seed in (0, 1)]
-    train(root, "stability-smoke", seeds)
-    keep_costs(root, [{**cost(size), "device": "cpu"} for size in (64, 128, 256)])
-    return folder / write_full_report(root).page.url.removeprefix(f"{root.url}/")
+        train(root, name, [(bind(each.experiment), each.setting) for each in some])
+    train(root, "stability", [(cell("smoke", "burgers", "lsm", seed), "") for seed in (0, 1)])
+    for size in (64, 128, 256):
+        keep_cost(root, cost(size))
+    return folder / write_report(root).page.url.removeprefix(f"{root.url}/")
 
 
 MODELS = ("lsm", "fno")
@@ -77,27 +79,23 @@ def kind(each: Cell) -> str:
     return f"{each.experiment.data.benchmark.name}: {each.setting}"
 
 
-def train(root: Location, suite: str, cells: Sequence[Cell]) -> None:
-    for each in cells:
-        start = each.experiment.start
-        if start is not None:
-            assert isinstance(start.source, Experiment)
-            trained(root, suite, "", start.source)
-        trained(root, suite, each.setting, each.experiment)
-    keep_suite(root, suite, [(c.experiment.identity, c.setting) for c in cells])
+def train(root: Location, study: str, cells: Sequence[tuple[BoundExperiment, str]]) -> None:
+    for each, setting in cells:
+        if isinstance(each.source, BoundExperiment):
+            trained(root, study, "", each.source)
+        result = trained(root, study, setting, each)
+        keep_outcomes(root, [replace(result, study=study, setting=setting)])
 
 
 def trained(
-    root: Location, suite: str, setting: str, experiment: Experiment, tracking_uri: str = ""
-) -> dict[str, Any]:
+    root: Location, study: str, setting: str, experiment: BoundExperiment, tracking_uri: str = ""
+) -> Result:
     """Return the result of a run that is trained here, in this process."""
-    for block in datasets.begin(experiment.data, root):
-        datasets.generate_block(experiment.data, root, block)
     place = Workplace(
         root=root,
-        dataset=datasets.finish(experiment.data, root).location,
+        dataset=generated(experiment.data, root).location,
         tracking_uri=tracking_uri or f"sqlite:///{root.local_path}/mlflow.db",
-        suite=suite,
+        study=study,
         setting=setting,
         n_threads=1,
         device="cpu",
@@ -121,7 +119,7 @@ def test_the_report_has_every_section(page: Path) -> None:
         "Resolutions of Burgers",
         "Transfer from pipe to airfoil",
         "Stability over seeds",
-        "Study burgers-forms",
+        "LSM on Burgers in two forms",
         "Efficiency",
         "Not in this store",
         "How these numbers came to be",

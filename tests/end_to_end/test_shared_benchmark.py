@@ -21,8 +21,8 @@ import mlflow
 import psutil
 import pytest
 
-from flows import postgres
 from flows.settings import POOL
+from flows.stack import postgres
 from lsm_core.experiments.presets import experiment
 from storage.location import Location
 from tests.end_to_end.local_stack import REPOSITORY, ask, local_stack, services, submitted

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from flows.services import free_port, marked_processes
+from flows.engine.own_server import free_port
+from flows.stack.services import marked_processes
 from tests.end_to_end.local_stack import REPOSITORY, ask, environment, run, services, submitted
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from flows.steps import datasets
-from storage.dataset_reader import open_dataset
+from flows.steps.data.datasets import plan_generation
+from storage.datasets.reader import open_dataset
 from storage.errors import DatasetCorrupt
 from storage.location import Location
 from tests.faults import work
 from tests.faults.table import Outcome, Trial
-from tests.flows.test_datasets import PLAN, files
+from tests.flows.steps.data.test_datasets import PLAN, files
 
 PAGE = 4096
 Values = dict[str, bytes]
@@ -87,7 +87,7 @@ def disk_full(folder: Path) -> Iterator[Trial]:
 
     def train(moments: random.Random, own: Path) -> Outcome:
         place = work.new_place(data, own)
-        # Room for the journal and for some of the three checkpoints that lie there at a time.
+        # Room for some of the three checkpoints that lie there at a time.
         with small_disk(own / "disk", int(checkpoint * moments.uniform(0.5, 2.5))) as disk:
             full = work.new_place(data, disk.folder, place.tracking_uri)
             _expect(work.Child(work.train_saving_often, full), "No space left on device")
@@ -131,7 +131,7 @@ def _expect(child: work.Child, said: str) -> None:
 
 def _a_checkpoint(folder: Path) -> bytes:
     place = work.new_place(work.training_data(folder), folder / "whole-training", "sqlite://")
-    content = place.checkpoints(work.longer()).latest()
+    content = place.checkpoints(work.longer().identity).latest()
     assert content is not None
     return content
 
@@ -148,8 +148,9 @@ def corrupt_chunk(folder: Path) -> Iterator[Trial]:
         if is_complete:
             work.generate(str(own))
         else:
-            for index in datasets.begin(PLAN, root):
-                datasets.generate_block(PLAN, root, index)
+            job = plan_generation(PLAN, root)
+            for index in job.begin():
+                job.generate_block(index)
         local = dataset.local_path
         assert local is not None
         names = [variable.name for variable in PLAN.benchmark.variables]
@@ -177,7 +178,7 @@ def _notice(dataset: Location, is_complete: bool, expected: Values) -> Outcome:
     """Return one lost result if damaged values are taken for good ones."""
     try:
         if not is_complete:
-            datasets.finish(PLAN, Location(dataset.url.rsplit("/datasets/", 1)[0]))
+            plan_generation(PLAN, Location(dataset.url.rsplit("/datasets/", 1)[0])).finish()
         return Outcome(lost=int(_values(dataset) != expected))
     except DatasetCorrupt:
         return Outcome()
@@ -206,7 +207,7 @@ def truncated_checkpoint(folder: Path) -> Iterator[Trial]:
             time.sleep(0.01)
         if not child.kill_after(moments.uniform(0, 0.5)):
             return None
-        newest = place.checkpoints(work.longer()).location / (
+        newest = place.checkpoints(work.longer().identity).location / (
             work.checkpoints_of(place)[-1] + ".checkpoint"
         )
         assert newest.local_path is not None

@@ -11,18 +11,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from flows.services import free_port
-from flows.steps import datasets
-from flows.steps.compute import map_unordered
-from storage.conversion import plan_conversion
-from storage.dataset_reader import open_dataset
-from storage.download import download_published
+from flows.engine.own_server import free_port
+from flows.steps.data.compute import map_unordered
+from flows.steps.data.datasets import Generation, plan_generation
+from storage.datasets.reader import open_dataset
 from storage.errors import StorageError
 from storage.location import Location
+from storage.official.conversion import plan_conversion
+from storage.official.download import download_published
 from tests.faults import work
 from tests.faults.table import Outcome, Trial
-from tests.flows.test_datasets import PLAN, files
-from tests.storage.official_files import (
+from tests.flows.steps.data.test_datasets import PLAN, files
+from tests.storage.official.small_files import (
     convert_in_small_blocks,
     raw_arrays,
     small_benchmark,
@@ -134,11 +134,16 @@ def generate_and_kill_a_worker(
             victim.kill()
 
     killer = threading.Thread(target=kill)
-    missing = datasets.begin(PLAN, root)
+    job = plan_generation(PLAN, root)
+    missing = job.begin()
     killer.start()
-    jobs = [(PLAN, root, index) for index in missing]
     done = list(
-        map_unordered(datasets.generate_block, jobs, n_workers=2, dask_address=cluster.address)
+        map_unordered(
+            Generation.generate_block,
+            [(job, index) for index in missing],
+            n_workers=2,
+            dask_address=cluster.address,
+        )
     )
     is_done.set()
     killer.join()
@@ -146,7 +151,7 @@ def generate_and_kill_a_worker(
     victim.kill()
     victim.wait()
     cluster.wait_for(1)
-    datasets.finish(PLAN, root)
+    job.finish()
     assert sorted(done) == missing
     assert files(own) == whole, "the bytes differ from those of a whole generation"
     outcome = work.count_blocks(work.generation_place(own), accepted)

@@ -19,17 +19,19 @@ from typing import Any
 
 import psutil
 
-from flows.automations import DECLARED, declare_automations
-from flows.services import free_port
+from flows.engine.own_server import free_port
 from flows.settings import POOL
-from flows.steps.cells import cell
-from flows.steps.training import Workplace
+from flows.stack.deployment import AUTOMATIONS, declare_automations, prefect_client
+from flows.steps.training.cells import cell
+from flows.steps.training.workplace import Workplace
 from storage.location import Location
-from storage.run_log import Tracking
+from storage.tracking.echo import Echo
+from storage.tracking.store import Tracking
 from tests.faults import work
 from tests.faults.table import Outcome, Trial
 from tests.infra.postgres_server import NOBODY, _programs
-from tests.storage.test_tracking_outage import MlflowServer, loss, wait_until
+from tests.storage.tracking.records import finished, record
+from tests.storage.tracking.test_outage import MlflowServer, wait_until
 
 REPOSITORY = Path(__file__).parents[2]
 N_STEPS = 300
@@ -60,7 +62,7 @@ def database_killed(folder: Path) -> Iterator[Trial]:
     with postgres() as server:
         server.start()
         uri = f"postgresql+psycopg2://postgres@127.0.0.1:{server.port}/postgres"
-        Tracking(uri, "faults", Location.parse(str(folder)), folder / "journal").client  # noqa: B018
+        Tracking(uri, "faults", Location.parse(str(folder))).client  # noqa: B018
 
         def trial(moments: random.Random, own: Path) -> Outcome:
             return _record_while(uri, own, moments, server.kill, server.start)
@@ -70,30 +72,30 @@ def database_killed(folder: Path) -> Iterator[Trial]:
 
 def _record_while(uri: str, own: Path, moments: random.Random, kill: Any, start: Any) -> Outcome:
     """Record a run, kill its store meanwhile, start it again, and count the steps it has."""
-    tracking = Tracking(uri, "faults", Location.parse(str(own)), own / "journal", patience=180)
-    run = tracking.open_run(own.name, "a run", {})
+    tracking = Tracking(uri, "faults", Location.parse(str(own)), patience=180)
+    run = Echo(tracking)
+    run.update(record(own.name))
     kill_at = moments.randint(1, N_STEPS - 50)
     # Some trials kill the store before it knows of the run, the others after.
     if moments.random() < 0.8:
         wait_until(lambda: run.run_id is not None, seconds=120)
     killer: threading.Thread | None = None
     for step in range(1, N_STEPS + 1):
-        run.log(step, {"loss": loss(step)})
         if step % 5 == 0:
-            run.flush()
+            run.update(record(own.name, step))
             time.sleep(0.002)
         if step == kill_at:
             kill()
             killer = threading.Timer(moments.uniform(0, 2), start)
             killer.start()
-    run.finish()
+    run.finish(finished(own.name, N_STEPS))
     assert killer is not None
     killer.join()
     return _count(tracking, own.name)
 
 
 def _count(tracking: Tracking, identity: str) -> Outcome:
-    fresh = Tracking(tracking.uri, tracking.experiment, tracking.artifacts, tracking.journal)
+    fresh = Tracking(tracking.uri, tracking.experiment, tracking.artifacts)
     query = f"tags.identity = '{identity}'"
     found = fresh.client.search_runs([fresh.experiment_id], query)
     assert found, "the run is not in the store"
@@ -225,7 +227,8 @@ class PrefectStack:
                 capture_output=True,
                 stdin=subprocess.DEVNULL,
             )
-        declare_automations(self.api, declared=REPOSITORY / DECLARED)
+        with prefect_client(self.api, {}) as client:
+            declare_automations(client, REPOSITORY / AUTOMATIONS)
 
     def start_worker(self) -> None:
         self.worker = self._start("worker", "start", "--pool", POOL, "--type", "process")
@@ -271,10 +274,10 @@ class PrefectStack:
             root=root,
             dataset=root,
             tracking_uri=self.environment["MLFLOW_TRACKING_URI"],
-            suite="train",
+            study="train",
             n_threads=1,
         )
-        is_there = place.checkpoints(experiment).result() is not None
+        is_there = place.checkpoints(experiment.identity).result() is not None
         found = work.count_steps(place, experiment.identity, experiment.training.epochs)
         return Outcome(found.lost + (not is_there), found.duplicated)
 

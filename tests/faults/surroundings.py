@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from flows.steps.training import Workplace
+from flows.steps.training.workplace import Workplace
 from storage.location import close_clients
 from tests.faults import work
 from tests.faults.table import Outcome, Trial
-from tests.flows.test_datasets import files
+from tests.flows.steps.data.test_datasets import files
 from tests.storage.interrupted_network import interrupted_network
 from tests.storage.s3_servers import BUCKET, client_environment, rclone_server
 

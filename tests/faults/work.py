@@ -17,15 +17,19 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from flows.steps import datasets, training
-from flows.steps.training import Workplace, open_tracking, train
-from lsm_core.experiments.experiment import Experiment
-from storage.dataset_reader import open_dataset
-from storage.dataset_writer import read_attributes
+from flows.steps.data import datasets
+from flows.steps.training import run as training
+from flows.steps.training.run import train
+from flows.steps.training.workplace import Workplace, selected_weights
+from lsm_core.experiments.experiment import BoundExperiment
+from storage.datasets.reader import open_dataset
+from storage.datasets.writer import read_attributes
 from storage.location import Location
+from storage.tracking.store import open_tracking
 from tests.faults.table import Outcome
-from tests.flows.test_datasets import PLAN, files, make
-from tests.flows.test_training import comparable, experiment
+from tests.flows.steps.data.generation import generated
+from tests.flows.steps.data.test_datasets import PLAN, files, make
+from tests.flows.steps.training.test_run import comparable, experiment
 
 EPOCHS = 8
 processes = multiprocessing.get_context("forkserver")
@@ -34,7 +38,7 @@ processes = multiprocessing.get_context("forkserver")
 def prepare_children() -> None:
     """Let children start with everything imported."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    processes.set_forkserver_preload(["tests.faults.work", "tests.storage.official_files"])
+    processes.set_forkserver_preload(["tests.faults.work", "tests.storage.official.small_files"])
 
 
 class Child:
@@ -112,10 +116,9 @@ def generation_place(root: Path) -> Location:
     return datasets.location_of(PLAN, Location.parse(str(root)))
 
 
-def longer() -> Experiment:
+def longer() -> BoundExperiment:
     """Return the experiment that is trained."""
-    made = experiment()
-    return replace(made, training=replace(made.training, epochs=EPOCHS))
+    return experiment(epochs=EPOCHS)
 
 
 def train_saving_often(place: Workplace) -> None:
@@ -129,12 +132,10 @@ def training_data(folder: Path) -> Workplace:
     """Return the data that all trainings share, and a tracking database with tables only."""
     root = Location.parse(str(folder / "data"))
     plan = longer().data
-    for index in datasets.begin(plan, root):
-        datasets.generate_block(plan, root, index)
-    dataset = datasets.finish(plan, root).location
+    dataset = generated(plan, root).location
     uri = f"sqlite:///{folder}/empty.db"
     open_tracking(uri, root).experiment_id  # noqa: B018 - asking for it makes the tables
-    return Workplace(root=root, dataset=dataset, tracking_uri=uri, suite="faults", n_threads=1)
+    return Workplace(root=root, dataset=dataset, tracking_uri=uri, study="faults", n_threads=1)
 
 
 def new_place(data: Workplace, folder: Path, tracking_uri: str | None = None) -> Workplace:
@@ -153,17 +154,12 @@ def whole_training(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     own.mkdir(exist_ok=True)
     place = new_place(training_data(folder), own)
     result = train(longer(), place, report=lambda message: None)
-    return _plain(comparable(result)), weights(place)
-
-
-def _plain(result: dict[str, Any]) -> dict[str, Any]:
-    """Return a result as the store gives it back, with lists in place of tuples."""
-    return dict(json.loads(json.dumps(result)))
+    return comparable(result).to_plain(), weights(place)
 
 
 def weights(place: Workplace) -> dict[str, Any]:
     """Return the weights that a finished training chose."""
-    chosen = training.selected_weights(place.checkpoints(longer()))
+    chosen = selected_weights(place.checkpoints(longer().identity))
     return {name: value.tolist() for name, value in chosen.items()}
 
 
@@ -171,7 +167,7 @@ def finish_and_count(place: Workplace, folder: Path) -> Outcome:
     """Train to the end, compare with the whole training, and count the epochs in MLflow."""
     result = train(longer(), place, report=lambda message: None)
     expected, expected_weights = whole_training(folder)
-    assert _plain(comparable(result)) == expected, "the result differs from a whole training's"
+    assert comparable(result).to_plain() == expected, "the result differs from a whole training's"
     assert weights(place) == expected_weights, "the weights differ from those of a whole training"
     return count_steps(place, longer().identity, EPOCHS)
 
@@ -191,5 +187,5 @@ def count_steps(place: Workplace, identity: str, n_steps: int) -> Outcome:
 
 def checkpoints_of(place: Workplace) -> list[str]:
     """Return the names of the checkpoints that a training has accepted."""
-    names = place.checkpoints(longer()).location.names()
+    names = place.checkpoints(longer().identity).location.names()
     return [name.removesuffix(".sha256") for name in names if name.endswith(".sha256")]

@@ -1,19 +1,25 @@
 """Parameters of flows, as Prefect's server looks at them when a run is submitted."""
 
 from dataclasses import fields
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+import yaml
 from prefect import Flow
+from prefect.flows import load_flow_from_entrypoint
 from prefect.utilities.schema_tools.validation import ValidationError, validate
 
-from flows.lsm import lsm
+from flows.benchmark import lsm
 from flows.parameters import TrainingSetting
 from flows.prepare import prepare
 from flows.retrain import retrain
 from flows.studies import ablations, efficiency
 from flows.train import train
+from lsm_core.studies.catalogue import STUDIES
 from lsm_core.training.config import TrainingConfig
+
+REPOSITORY = Path(__file__).parents[2]
 
 ONE = {"benchmarks": ["darcy"], "models": ["lsm"]}
 
@@ -32,7 +38,7 @@ ONE = {"benchmarks": ["darcy"], "models": ["lsm"]}
         (lsm, {"seeds": []}, "should be non-empty"),
         (prepare, {"resolutions": [0]}, "0 is less than the minimum of 1"),
         (efficiency, {"sizes": [-64]}, "-64 is less than the minimum of 1"),
-        (ablations, {"rows": []}, "should be non-empty"),
+        (ablations, {"name": "ablations", "rows": []}, "should be non-empty"),
     ],
 )
 def test_a_value_that_makes_no_sense_is_refused(
@@ -51,3 +57,14 @@ def test_values_that_make_sense_are_taken() -> None:
 
 def test_every_setting_of_training_may_be_changed() -> None:
     assert set(get_args(TrainingSetting)) == {field.name for field in fields(TrainingConfig)}
+
+
+def test_every_study_that_is_deployed_is_one_by_the_name_of_its_flow() -> None:
+    declared = yaml.safe_load((REPOSITORY / "prefect.yaml").read_text())["deployments"]
+    studies = [each for each in declared if "name" in each.get("parameters", {})]
+    for each in studies:
+        flow = load_flow_from_entrypoint(each["entrypoint"], use_placeholder_flow=False)
+        assert each["parameters"]["name"].startswith(flow.name)
+        validate(each["parameters"], flow.parameters.model_dump(), raise_on_error=True)
+    published = {name for name, study in STUDIES.items() if study.is_published}
+    assert {each["parameters"]["name"] for each in studies} == published

@@ -1,6 +1,9 @@
+from pathlib import Path
+
 import pytest
 
-from flows.settings import Settings
+from flows.settings import Settings, current_settings, use_settings
+from storage.errors import StoreUnavailable
 
 
 @pytest.mark.parametrize(
@@ -22,3 +25,23 @@ def test_a_browser_is_sent_to_the_server_that_it_can_reach(
     for name, value in changes.items():
         monkeypatch.setenv(name, value)
     assert Settings.from_environment().mlflow_address == address
+
+
+def test_a_flow_uses_what_the_command_has_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LSM_STORE", str(tmp_path / "of the command"))
+    read = current_settings()
+    monkeypatch.setenv("LSM_STORE", str(tmp_path / "changed"))
+    with use_settings(read):
+        assert current_settings() is read
+    assert current_settings().root.local_path == tmp_path / "changed"
+
+
+def test_without_a_command_the_environment_is_read_and_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("LSM_STORE", str(tmp_path / "file"))
+    with pytest.raises(StoreUnavailable, match="cannot write"):
+        current_settings()

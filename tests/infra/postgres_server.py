@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.services import free_port
+from flows.engine.own_server import free_port
 from tests.infra.manifests import INFRA
 
 NOBODY = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"]

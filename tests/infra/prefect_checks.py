@@ -66,7 +66,7 @@ def _deployment(given: dict[str, Any]) -> list[str]:
 def _trigger(given: dict[str, Any]) -> list[str]:
     from prefect.events.schemas.deployment_triggers import DeploymentTriggerTypes
 
-    from flows.tasks import DATASET_UPDATED
+    from flows.engine.tasks import DATASET_UPDATED
 
     try:
         parsed = TypeAdapter(DeploymentTriggerTypes).validate_python(given)
@@ -110,7 +110,7 @@ def _unknown_errors(trigger: dict[str, Any]) -> list[str]:
     """Return errors that a trigger waits for and that are not those of a lost server."""
     import httpx
 
-    from flows.server_loss import OF_THE_SERVER
+    from flows.engine.server_loss import OF_THE_SERVER
 
     known = {each.__name__ for each in OF_THE_SERVER}
     known |= {name for name, each in vars(httpx).items() if _is_transport_error(each)}

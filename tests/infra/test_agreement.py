@@ -8,7 +8,7 @@ from urllib.parse import urlparse
 import pytest
 import yaml
 
-from flows.cli import main
+from flows.cli.main import main
 from flows.settings import MLFLOW_PORT, POOL, PREFECT_PORT, Settings
 from tests.infra.known_names import complaint, settings_read, unknown_variables
 from tests.infra.manifests import (
@@ -188,7 +188,7 @@ def test_whoever_has_no_volume_for_the_store_can_do_without(
     (tmp_path / "file").touch()
     monkeypatch.setenv("LSM_STORE", str(tmp_path / "file" / "store"))
     done = []
-    monkeypatch.setattr("flows.deployment.deploy", lambda *_: done.append("deployed"))
+    monkeypatch.setattr("flows.stack.deployment.deploy", lambda *_: done.append("deployed"))
     assert main(without["deploy"][1:]) == 0
     assert done == ["deployed"]
 

@@ -16,7 +16,8 @@ import psutil
 import pytest
 from fsspec.core import url_to_fs
 
-from flows.services import free_port, start_service, stop_process, wait_until_healthy
+from flows.engine.own_server import free_port
+from flows.stack.services import start_service, stop_process, wait_until_healthy
 from tests.infra.manifests import INFRA, Process, compose, compose_processes, tool
 from tests.infra.postgres_server import PostgresServer, make_databases, postgres_server
 

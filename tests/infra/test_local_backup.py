@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from flows import postgres
-from flows.backup import back_up, restore
 from flows.errors import BadInput, ServiceFailed
 from flows.settings import Settings, postgres_folder
+from flows.stack import postgres
+from flows.stack.backup import back_up, restore
 from tests.infra.manifests import INFRA, REPOSITORY
 
 # Everything but `lsm stack up`, which needs minutes and is tried in tests/end_to_end.
@@ -187,7 +187,7 @@ def tell(settings: Settings, question: str) -> list[tuple[object, ...]]:
     """Return what the stack's server answers about MLflow's database; it runs meanwhile only."""
     import psycopg2
 
-    from flows.backup import _postgres
+    from flows.stack.backup import _postgres
 
     with _postgres(settings):
         where = str(postgres_folder(settings.state))

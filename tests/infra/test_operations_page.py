@@ -13,7 +13,7 @@ import yaml
 import flows.errors
 import storage.errors
 from flows.settings import MLFLOW_PORT, PREFECT_PORT
-from lsm_core.experiments.data_plans import DATA_PLANS
+from lsm_core.experiments.protocols import PROTOCOLS
 from storage.errors import StorageError
 from tests.infra.known_names import PARSERS, complaint
 from tests.infra.manifests import INFRA, OVERLAYS, REPOSITORY, compose
@@ -173,10 +173,10 @@ def sizing() -> dict[str, list[str]]:
 
 
 def test_the_sizes_of_data_are_those_of_the_plans() -> None:
-    assert set(sizing()) == set(DATA_PLANS)
+    assert set(sizing()) == set(PROTOCOLS)
     total = 0.0
     for name, (samples, megabytes, *_) in sizing().items():
-        plan = DATA_PLANS[name]["paper"]
+        plan = PROTOCOLS[name].published
         n_samples = sum(plan.split_sizes.values())
         bytes_each = 4 * sum(prod(variable.shape) for variable in plan.benchmark.variables)
         assert int(samples) == n_samples, name
@@ -188,18 +188,19 @@ def test_the_sizes_of_data_are_those_of_the_plans() -> None:
 @pytest.mark.slow
 def test_the_counts_of_parameters_are_those_of_the_models() -> None:
     from lsm_core.evaluation.cost import count_parameters
-    from lsm_core.experiments.operator import build_operator
     from lsm_core.experiments.presets import experiment
+    from lsm_core.surrogates.operator import build_operator
 
     for name, (_, _, millions, *_) in sizing().items():
-        model = build_operator(experiment("paper", name, "lsm"))
+        cell = experiment("paper", name, "lsm")
+        model = build_operator(cell.model, cell.data.benchmark)
         assert float(millions) == pytest.approx(count_parameters(model) / 1e6, abs=0.05), name
 
 
 def test_the_hours_follow_from_what_the_page_assumes() -> None:
     hours = {}
     for name, (_, _, _, forward, _, stated) in sizing().items():
-        plan = DATA_PLANS[name]["paper"]
+        plan = PROTOCOLS[name].published
         n_steps = plan.benchmark.n_steps
         work = 3 * float(forward.split(",")[0]) * 1e9 * n_steps * plan.n_train * 500
         applications = plan.n_train / 20 * 500 * n_steps
@@ -233,7 +234,7 @@ def test_no_source_runs_code_that_a_file_brings() -> None:
 
 
 def test_the_page_names_the_variables_that_commands_set() -> None:
-    from flows.cli import TELEMETRY_OFF
+    from flows.cli.main import TELEMETRY_OFF
 
     for name in TELEMETRY_OFF:
         assert f"`{name}" in SECURITY

@@ -1,41 +1,18 @@
-"""The bill of materials lists what is installed, and an audit without a database fails nothing."""
+"""An audit without a database fails nothing, and calls nothing clean that it did not look up."""
 
-import json
 import runpy
 import subprocess
 import sys
-from importlib.metadata import version
 from typing import Any
 
 import pytest
 
-from tests.infra.manifests import INFRA, REPOSITORY
-
-
-def run(what: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, INFRA / "packages.py", what],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=400,
-    )
-
-
-def test_the_bill_lists_every_package_once_with_its_version() -> None:
-    bill = json.loads(run("sbom").stdout)
-    components = {each["name"]: each for each in bill["components"]}
-    assert len(components) == len(bill["components"]) > 100
-    assert components["numpy"]["purl"] == f"pkg:pypi/numpy@{version('numpy')}"
-    assert components["prefect"]["version"] == version("prefect")
-    assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.5")
-    assert json.loads(run("sbom").stdout) == bill
+from tests.infra.manifests import INFRA
 
 
 def test_an_audit_that_cannot_look_anything_up_says_so_and_fails_nothing() -> None:
     done = subprocess.run(
-        [sys.executable, "-S", INFRA / "packages.py", "audit"],  # no installed package is seen
+        [sys.executable, "-S", INFRA / "packages.py"],  # no installed package is seen
         capture_output=True,
         text=True,
         check=False,

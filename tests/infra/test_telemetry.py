@@ -6,14 +6,14 @@ import sys
 
 import pytest
 
-from flows.cli import TELEMETRY_OFF, main
+from flows.cli.main import TELEMETRY_OFF, main
 from tests.infra.known_names import unknown_variables
 
 ASKS = """
 import sys
-import flows.cli
+import flows.cli.main
 assert not {"prefect", "mlflow"} & set(sys.modules), "imported before telemetry is off"
-flows.cli.main(["list", "darcy"])
+flows.cli.main.main(["list", "darcy"])
 from mlflow.telemetry.utils import is_telemetry_disabled
 from prefect._internal.analytics.enabled import is_telemetry_enabled
 from prefect.settings import get_current_settings

@@ -45,7 +45,7 @@ def test_plain_data_leads_back_to_the_same_settings(made: Outer) -> None:
 def test_settings_of_models_and_training_come_back() -> None:
     for config in (paper_form(), smooth_form(width=16)):
         assert from_plain(type(config), plain(config)) == config
-    for config_class, _ in MODELS.values():
+    for config_class in (model.config for model in MODELS.values()):
         assert from_plain(config_class, plain(config_class())) == config_class()
     assert from_plain(TrainingConfig, plain(TrainingConfig(epochs=7))) == TrainingConfig(epochs=7)
 

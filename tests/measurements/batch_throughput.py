@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from storage.batches import Batches
-from storage.dataset_reader import Part, open_dataset
-from storage.dataset_schema import DatasetSchema, VariableSchema
-from storage.dataset_writer import finish_dataset, start_dataset, write_block
+from storage.datasets.batches import Batches
+from storage.datasets.reader import Part, open_dataset
+from storage.datasets.schema import DatasetSchema, VariableSchema
+from storage.datasets.writer import DatasetJob
 from storage.location import Location
 
 SHAPE = (64, 64, 10)
@@ -67,7 +67,8 @@ def write(location: Location, n_samples: int) -> None:
         provenance={},
         environment={},
     )
-    start_dataset(location, schema)
+    job = DatasetJob(location=location, schema=schema)
+    job.begin()
     random = np.random.default_rng(0)
     x = np.linspace(0, 2 * np.pi, SHAPE[0], dtype=np.float32)[:, None, None]
     for index in range(schema.n_blocks):
@@ -77,8 +78,8 @@ def write(location: Location, n_samples: int) -> None:
             phase = random.random((n_block, 1, 1, 1), dtype=np.float32)
             noise = random.standard_normal((n_block, *SHAPE), dtype=np.float32)
             block[name] = np.sin(x + phase) + np.float32(0.01) * noise
-        write_block(location, schema, index, block)
-    finish_dataset(location, schema)
+        job.write_block(index, block)
+    job.finish()
 
 
 def stream(part: Part, arrays: dict[str, np.ndarray], folder: Path, n_bytes: int) -> None:

@@ -24,11 +24,11 @@ import h5py
 import numpy as np
 from scipy.io import savemat
 
-from storage.conversion import convert_published
-from storage.download import download_published
 from storage.location import Location
-from storage.published_benchmark import PublishedBenchmark
-from storage.published_catalogue import PUBLISHED
+from storage.official.benchmark import PublishedBenchmark
+from storage.official.catalogue import published_benchmarks
+from storage.official.conversion import convert_published
+from storage.official.download import download_published
 
 CASES = ("mat 7.3", "npy", "mat 5")
 N_PIPES = 5000
@@ -61,7 +61,7 @@ def main() -> None:
 
 def benchmark_of(case: str) -> PublishedBenchmark:
     """Return the benchmark of a case, all of whose samples are used."""
-    official = PUBLISHED["pipe" if case == "npy" else "plasticity"]
+    official = published_benchmarks()["pipe" if case == "npy" else "plasticity"]
     n_samples = N_PIPES if case == "npy" else official.n_samples[0]
     split = {
         "train": range(n_samples - 200),

@@ -12,7 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from flows.services import free_port, marked_processes
+from flows.engine.own_server import free_port
+from flows.stack.services import marked_processes
 from tests.end_to_end.local_stack import environment, run
 
 ALLOWED_SECONDS = 60.0

@@ -30,7 +30,7 @@ def main() -> None:
 
 
 def measure(model: Any, benchmark: Any) -> None:
-    from flows.services import prefect_api
+    from flows.engine.own_server import prefect_api
     from flows.settings import Settings
 
     settings = Settings.from_environment()
@@ -54,18 +54,18 @@ def measure(model: Any, benchmark: Any) -> None:
 
 def bare_loop(model: Any, benchmark: Any, seed: int, settings: Any) -> float:
     """Return the seconds of training and evaluating, with nothing around it."""
-    from flows.steps.cells import cell
-    from flows.steps.datasets import location_of
-    from flows.steps.fields import split_fields
+    from flows.steps.data.datasets import location_of
+    from flows.steps.training.fields import split_fields
     from lsm_core.evaluation.evaluate import evaluate, relative_errors
-    from lsm_core.experiments.operator import build_operator
+    from lsm_core.experiments.presets import experiment as experiment_of
+    from lsm_core.surrogates.normalization import Moments, normalization
+    from lsm_core.surrogates.operator import build_operator
+    from lsm_core.surrogates.surrogate import Surrogate
     from lsm_core.training.loop import EpochReport, fit
-    from lsm_core.training.normalization import Moments, normalization
     from lsm_core.training.state import start_training
-    from lsm_core.training.surrogate import Surrogate
-    from storage.dataset_reader import open_dataset
+    from storage.datasets.reader import open_dataset
 
-    experiment = cell("quick", benchmark, model, seed)
+    experiment = experiment_of("quick", benchmark, model, seed)
     torch.set_num_threads(settings.n_workers)
     start = time.perf_counter()
     dataset = open_dataset(location_of(experiment.data, settings.root))
@@ -73,7 +73,7 @@ def bare_loop(model: Any, benchmark: Any, seed: int, settings: Any) -> float:
     fields = split_fields(dataset, experiment.data.benchmark, config, seed, settings.memory)
     torch.manual_seed(seed)
     surrogate = Surrogate(
-        build_operator(experiment),
+        build_operator(experiment.model, experiment.data.benchmark),
         normalization(
             config.input_normalization, Moments.of(p.inputs for p in fields.parts["train"])
         ),

@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save
 
-from storage.checkpoints import Checkpoints
-from storage.claims import Claims
-from storage.dataset_reader import open_dataset
-from storage.download import FileRecord, read_record
+from storage.datasets.reader import open_dataset
+from storage.datasets.spool import SampleSpool
 from storage.errors import StorageError
-from storage.field_files import FieldFile, NamedArray, read_fields, variable_names, write_fields
+from storage.fields.files import FieldFile, NamedArray, read_fields, variable_names, write_fields
 from storage.location import Location
-from storage.published_files import as_dask, open_array
-from storage.run_journal import Heading, Journal, journals
-from storage.sample_spool import SampleSpool
+from storage.official.download import FileRecord, read_record
+from storage.official.files import as_dask, open_array
+from storage.runs.checkpoints import Checkpoints
+from storage.runs.leases import Leases
+from storage.tracking.model_record import Change, ModelRecord
 from tests.storage.damaged_json import changed_values
-from tests.storage.datasets import small_schema, write_whole
-from tests.storage.official_files import small_benchmark, write_mat73
+from tests.storage.datasets.small import small_schema, write_whole
+from tests.storage.official.small_files import small_benchmark, write_mat73
 
 
 @dataclass(frozen=True)
@@ -68,15 +68,13 @@ def _arrays() -> dict[str, np.ndarray]:
 
 def read_mat(folder: Path) -> Any:
     array = open_array(folder / "file", "u")
-    lazy = as_dask(array, folder / "scratch")
+    lazy = as_dask(array)
     return np.asarray(array[:2]), lazy[:2].compute(scheduler="synchronous")
 
 
 def read_npy(folder: Path) -> Any:
     array = open_array(folder / "file")
-    return np.asarray(array[:2]), as_dask(array, folder / "scratch")[:2].compute(
-        scheduler="synchronous"
-    )
+    return np.asarray(array[:2]), as_dask(array)[:2].compute(scheduler="synchronous")
 
 
 def make_dataset(folder: Path) -> None:
@@ -86,7 +84,7 @@ def make_dataset(folder: Path) -> None:
 def read_dataset(folder: Path) -> Any:
     dataset = open_dataset(Location.parse(str(folder / "d.zarr")))
     part = dataset.part("train", ["before", "after"])
-    return part[:], part[0], dataset.statistics("after"), dataset.digest, dataset.provenance
+    return part[:], part[0], dataset.digest, dataset.provenance
 
 
 def make_checkpoints(folder: Path) -> None:
@@ -122,35 +120,14 @@ def read_weights(folder: Path) -> Any:
     return model_weights((folder / "file").read_bytes())
 
 
-def make_journal(folder: Path) -> None:
-    heading = Heading(
-        uri="http://127.0.0.1:5000",
-        experiment="benchmark",
-        artifacts="file:///tmp",
-        identity="0123",
-        name="lsm burgers",
-        tags={"model": "lsm"},
-        started=1,
-    )
-    journal = Journal(folder / "run.jsonl", heading)
-    journal.append({"status": "RUNNING", "at": 1}, {"parameters": {"epochs": "4"}, "at": 2})
-    for step in range(1, 5):
-        journal.append({"step": step, "metrics": {"loss": 0.5 / step}, "at": step})
-    journal.append_file("plot.svg", b"<svg/>", 9)
-    journal.read()
-    journal.note_sent(journal.waiting[1], "run-1")
-    journal.append({"tags": {"a": "b"}, "at": 9}, {"status": "FINISHED", "at": 10})
-    journal.close()
+def make_model_record(folder: Path) -> None:
+    record = ModelRecord(Location.parse(str(folder)))
+    record.add("lsm-darcy", {"identity": "a", "test/rel_l2": "0.1"})
+    record.note("lsm-darcy", Change(aliases={"champion": 1}, tags={"a": "b"}, reason="first"))
 
 
-def read_journal(folder: Path) -> Any:
-    found = []
-    for journal in journals(folder):
-        found.append((journal.heading, list(journal.waiting), journal.is_ended, journal.last_steps))
-        if journal.heading is not None:
-            journal.append({"step": 9, "metrics": {"loss": 0.1}, "at": 11})
-            journal.read()
-    return found
+def read_model_record(folder: Path) -> Any:
+    return ModelRecord(Location.parse(str(folder))).state("lsm-darcy")
 
 
 def make_record(folder: Path) -> None:
@@ -184,7 +161,7 @@ def make_parameters(folder: Path) -> None:
 def read_parameters(folder: Path) -> Any:
     """Take JSON as `prefect deployment run` does, up to where training would begin."""
     from flows.errors import BadInput
-    from flows.steps.cells import chosen_cell
+    from flows.steps.training.cells import chosen_cell
     from flows.train import train
 
     try:
@@ -229,8 +206,8 @@ def read_flow_parameters(folder: Path) -> Any:
     """Take JSON as Prefect does, first by the schema at submission, then by the flow's types."""
     from prefect.utilities.schema_tools.validation import validate
 
+    from flows.benchmark import lsm
     from flows.errors import BadInput
-    from flows.lsm import lsm
     from flows.prepare import prepare
     from flows.retrain import retrain
     from flows.train import train
@@ -256,9 +233,9 @@ def read_flow_parameters(folder: Path) -> Any:
 
 def _settings_of(*taken: dict[str, Any]) -> Any:
     """Make what flows make of their parameters before the work begins."""
-    from flows.steps.cells import benchmark_cells, chosen_cell
+    from flows.steps.training.cells import benchmark_cells, chosen_cell
     from lsm_core.evaluation.promotion import PromotionRule
-    from lsm_core.experiments.data_plans import variants
+    from lsm_core.experiments.protocols import variants
 
     whole, data, one, again = taken
     # A few of each: a hundred seeds on every benchmark are many cells, rightly.
@@ -312,9 +289,9 @@ def read_a_field_file(folder: Path) -> Any:
 
 
 def make_package(folder: Path) -> None:
-    from flows.steps.packaging import _write_artifacts
-    from flows.steps.surrogates import trained_run
-    from tests.flows.trained_runs import cell, write_run
+    from flows.steps.models.packaging import _write_artifacts
+    from flows.steps.models.surrogates import trained_run
+    from tests.flows.steps.trained_runs import cell, write_run
 
     root = Location.parse(str(folder.parent / "store"))
     made = cell("burgers")
@@ -324,7 +301,7 @@ def make_package(folder: Path) -> None:
 
 
 def read_package(folder: Path) -> Any:
-    from flows.steps.packaging import open_package
+    from flows.steps.models.packaging import open_package
 
     found = open_package(folder)
     named = found.facts["identity"].upper(), found.facts["model"].upper(), dict(found.facts)
@@ -337,22 +314,22 @@ def _package_errors() -> tuple[type[Exception], ...]:
     return (BadInput,)
 
 
-def make_claims(folder: Path) -> None:
-    claim = Claims(Location.parse(str(folder))).take("cell")
-    assert claim is not None
-    content = claim.mark.read_bytes()
-    claim.give_back()
+def make_leases(folder: Path) -> None:
+    lease = Leases(Location.parse(str(folder))).acquire("cell")
+    assert lease is not None
+    content = lease.mark.read_bytes()
+    lease.release()
     (folder / f"cell.{'0' * 32}.claim").write_bytes(content)
 
 
-def read_claims(folder: Path) -> Any:
-    """Take a claim beside a mark; that of the process which made it is of a living one."""
-    claims = Claims(Location.parse(str(folder)))
-    with claims.held("other"):
-        claim = claims.take("cell")
-    if claim is not None:
-        claim.give_back()
-    return claim
+def read_leases(folder: Path) -> Any:
+    """Acquire a lease beside a mark; that of the process which made it is of a living one."""
+    leases = Leases(Location.parse(str(folder)))
+    with leases.hold("other"):
+        lease = leases.acquire("cell")
+    if lease is not None:
+        lease.release()
+    return lease
 
 
 def _parameter_errors() -> tuple[type[Exception], ...]:
@@ -372,7 +349,8 @@ READERS = {
     "npy": Reader(make_npy, read_npy, 1500),
     "dataset": Reader(make_dataset, read_dataset, 1200),
     "checkpoints": Reader(make_checkpoints, read_checkpoints, 1000),
-    "journal": Reader(make_journal, read_journal, 1500),
+    "model record": Reader(make_model_record, read_model_record, 500),
+    "model record values": Reader(make_model_record, read_model_record, 500, damage=changed_values),
     "record": Reader(make_record, read_a_record, 500),
     "weights": Reader(make_weights, read_weights, 500, lambda: (ValueError,)),
     "parameters": Reader(make_parameters, read_parameters, 800, _parameter_errors),
@@ -394,8 +372,8 @@ READERS = {
     "package settings": Reader(
         make_package, read_package, 1000, _package_errors, changed_values, "settings.json"
     ),
-    "claims": Reader(make_claims, read_claims, 500),
-    "claim values": Reader(make_claims, read_claims, 500, damage=changed_values),
+    "leases": Reader(make_leases, read_leases, 500),
+    "lease values": Reader(make_leases, read_leases, 500, damage=changed_values),
 }
-MAY_READ_ALL = ("journal", "claims", "claim values")
+MAY_READ_ALL = ("leases", "lease values")
 """What cannot be read there is kept, or taken for a stranger's, and not refused."""

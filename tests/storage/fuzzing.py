@@ -88,7 +88,7 @@ def fuzz(sender: Connection, name: str, folder: Path, numbers: range) -> None:
             text = f"{type(error).__name__}: {error} in {place.filename}:{place.lineno}"
             sender.send(("failure", f"{name} {number} ({victim.name}): {text}"))
         finally:
-            _restore(folder, {victim: whole[victim], **_small(whole)})
+            _restore(folder, {victim: whole[victim]})
 
 
 def _content(folder: Path) -> dict[Path, bytes]:
@@ -101,11 +101,6 @@ def _restore(folder: Path, content: dict[Path, bytes]) -> None:
         path.unlink()
     for path, each in content.items():
         path.write_bytes(each)
-
-
-def _small(whole: dict[Path, bytes]) -> dict[Path, bytes]:
-    """Return the files that reading may change: journals, which are appended to."""
-    return {path: content for path, content in whole.items() if path.suffix == ".jsonl"}
 
 
 def failures(name: str, folder: Path, n_inputs: int) -> tuple[list[str], int]:

@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import pytest
 
-from flows.services import free_port
+from flows.engine.own_server import free_port
 from storage.location import Location, close_clients
 
 BUCKET = "lsm"

@@ -13,12 +13,11 @@ import numpy as np
 import pytest
 import zarr
 
-from storage.checkpoints import Checkpoints
-from storage.dataset_reader import open_dataset
-from storage.dataset_writer import finish_dataset, missing_blocks, start_dataset, write_block
+from storage.datasets.reader import open_dataset
 from storage.errors import DatasetIncomplete, StoreInterrupted, StoreUnavailable
 from storage.location import PART_BYTES, Location
-from tests.storage.datasets import small_block, small_schema, write_whole
+from storage.runs.checkpoints import Checkpoints
+from tests.storage.datasets.small import job, small_block, small_schema, write_whole
 from tests.storage.interrupted_network import Network, interrupted_network
 from tests.storage.s3_servers import (
     BUCKET,
@@ -85,13 +84,13 @@ class LocationContract:
 
     def test_a_dataset_is_whole_only_with_its_mark(self, root: Location) -> None:
         place, schema = root / "d.zarr", small_schema()
-        start_dataset(place, schema)
+        job(place, schema).begin()
         for index in reversed(range(schema.n_blocks)):
-            write_block(place, schema, index, small_block(schema, index))
+            job(place, schema).write_block(index, small_block(schema, index))
         with pytest.raises(DatasetIncomplete):
             open_dataset(place)
-        assert missing_blocks(place, schema) == []
-        finish_dataset(place, schema)
+        assert job(place, schema).missing_blocks() == []
+        job(place, schema).finish()
         part = open_dataset(place).part("train", ["after"])
         np.testing.assert_array_equal(part[4:7]["after"], small_block(schema, 1)["after"][:3])
         assert root.names() == ["d.zarr"]
@@ -232,14 +231,14 @@ class S3Contract(LocationContract):
         self, server: S3Server, network: Network
     ) -> None:
         place, schema = server.new_root() / "d.zarr", small_schema()
-        start_dataset(place, schema)
-        write_block(place, schema, 0, small_block(schema, 0))
+        job(place, schema).begin()
+        job(place, schema).write_block(0, small_block(schema, 0))
         network.is_gone = True
         network.cut()
         with pytest.raises(StoreInterrupted):
-            write_block(place, schema, 1, small_block(schema, 1))
+            job(place, schema).write_block(1, small_block(schema, 1))
         network.is_gone = False
-        assert missing_blocks(place, schema) == [1, 2, 3, 4]
+        assert job(place, schema).missing_blocks() == [1, 2, 3, 4]
         with pytest.raises(DatasetIncomplete):
             open_dataset(place)
         write_whole(place, schema)

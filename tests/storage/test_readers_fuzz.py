@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
-from storage.claims import Claims
 from storage.errors import StorageError
 from storage.location import Location
+from storage.runs.leases import Leases
 from tests.storage.fuzzed_readers import MAY_READ_ALL, READERS
 from tests.storage.fuzzing import MOST_RESIDENT, START_SECONDS, failures, processes, trouble
 
@@ -58,7 +58,7 @@ def test_a_model_folder_with_settings_of_another_shape_is_refused_in_a_sentence(
     settings: Any, tmp_path: Path
 ) -> None:
     from flows.errors import BadInput
-    from flows.steps.packaging import open_package
+    from flows.steps.models.packaging import open_package
 
     (tmp_path / "artifacts").mkdir()
     (tmp_path / "artifacts" / "settings.json").write_text(json.dumps(settings))
@@ -67,9 +67,9 @@ def test_a_model_folder_with_settings_of_another_shape_is_refused_in_a_sentence(
         open_package(tmp_path)
 
 
-def test_a_claim_nested_too_deeply_to_be_read_is_a_strangers(tmp_path: Path) -> None:
+def test_a_lease_nested_too_deeply_to_be_read_is_a_strangers(tmp_path: Path) -> None:
     (tmp_path / "cell.0.claim").write_text("[" * 100_000)
-    assert Claims(Location.parse(str(tmp_path))).take("cell") is None
+    assert Leases(Location.parse(str(tmp_path))).acquire("cell") is None
     assert (tmp_path / "cell.0.claim").exists()
 
 

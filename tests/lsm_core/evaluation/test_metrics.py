@@ -1,8 +1,9 @@
 import pytest
 import torch
 
-from lsm_core.evaluation.evaluate import Breakdown, error_of_the_mean, evaluate, predict
+from lsm_core.evaluation.evaluate import Breakdown, error_of_the_mean, evaluate
 from lsm_core.evaluation.metrics import boundary_points, relative_error_on, relative_l2
+from lsm_core.surrogates.surrogate import predict
 from lsm_core.training.batches import Fields
 from lsm_core.training.losses import summed_relative_l2
 
@@ -80,19 +81,6 @@ def test_a_boundary_where_the_target_vanishes_has_a_finite_error() -> None:
     torch.testing.assert_close(
         relative_error_on(everywhere, target + 0.1, target), relative_l2(target + 0.1, target)
     )
-
-
-def test_batch_statistics_are_used_when_asked_for_and_leave_the_model_as_it_was() -> None:
-    torch.manual_seed(0)
-    norm = torch.nn.BatchNorm1d(1)
-    model = torch.nn.Sequential(torch.nn.Flatten(), norm, torch.nn.Unflatten(1, (1, 1))).train()
-    inputs = 5 + 2 * torch.randn(40, 1, 1)
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    by_batch = predict(model, inputs, 40, "batch")
-    assert by_batch.mean().item() == pytest.approx(0.0, abs=1e-5)
-    assert predict(model, inputs, 40).mean().item() == pytest.approx(inputs.mean().item(), rel=1e-3)
-    for name, value in model.state_dict().items():
-        assert torch.equal(value, before[name]), name
 
 
 def test_predicting_the_mean_is_measured_on_other_samples() -> None:

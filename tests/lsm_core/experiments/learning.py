@@ -9,18 +9,17 @@ import numpy as np
 import torch
 
 from lsm_core.evaluation.evaluate import error_of_the_mean, evaluate
-from lsm_core.experiments.applicability import applies
-from lsm_core.experiments.data_plan import FIRST_SEED, Split
-from lsm_core.experiments.data_plans import data_plan
-from lsm_core.experiments.operator import build_operator
-from lsm_core.experiments.presets import experiment
+from lsm_core.experiments.plans.plan import FIRST_SEED, Split
+from lsm_core.experiments.presets import applies, experiment
+from lsm_core.experiments.protocols import data_plan
 from lsm_core.names import BenchmarkName, ModelName
 from lsm_core.problems.fields import stack_channels
+from lsm_core.surrogates.normalization import fit_normalization
+from lsm_core.surrogates.operator import build_operator
+from lsm_core.surrogates.surrogate import Surrogate
 from lsm_core.training.batches import BatchesInMemory, Fields, permutations
 from lsm_core.training.loop import EpochReport, fit
-from lsm_core.training.normalization import fit_normalization
 from lsm_core.training.state import start_training
-from lsm_core.training.surrogate import Surrogate
 
 EARLY_LOSSES = Path(__file__).with_name("early_losses.json")
 N_EARLY_EPOCHS = 3
@@ -71,7 +70,7 @@ def learn(benchmark: BenchmarkName, model: ModelName, most_epochs: int = MOST_EP
     train, test = smoke_fields(benchmark, "train"), smoke_fields(benchmark, "test")
     torch.manual_seed(0)
     surrogate = Surrogate(
-        build_operator(cell),
+        build_operator(cell.model, cell.data.benchmark),
         fit_normalization(config.input_normalization, train.inputs),
         fit_normalization(config.target_normalization, train.targets),
     )

@@ -1,16 +1,18 @@
+import json
 from dataclasses import replace
 from typing import get_args
 
 import pytest
 import torch
 
-from lsm_core.experiments.applicability import applicable_models
-from lsm_core.experiments.data_plan import DataPlan
-from lsm_core.experiments.data_plans import data_plan
-from lsm_core.experiments.experiment import Experiment
-from lsm_core.experiments.operator import build_operator
-from lsm_core.experiments.presets import experiment
+from lsm_core.experiments.experiment import BoundExperiment, Experiment, Start
+from lsm_core.experiments.plans.extended import AddedSamples, extended
+from lsm_core.experiments.plans.official import OfficialPlan
+from lsm_core.experiments.plans.plan import DataPlan
+from lsm_core.experiments.presets import applicable_models, experiment
+from lsm_core.experiments.protocols import data_plan
 from lsm_core.names import BenchmarkName, ModelName, PresetName
+from lsm_core.surrogates.operator import build_operator
 
 CELLS = [
     pytest.param(benchmark, model, id=f"{benchmark}-{model}")
@@ -23,7 +25,9 @@ def maps_its_problem(cell: Experiment, device: str) -> bool:
     """Return whether a cell's operator maps its problem's inputs to its targets."""
     shape = cell.data.benchmark.shape
     with torch.device(device), torch.no_grad():
-        predicted = build_operator(cell)(torch.rand(1, *shape.space, shape.n_inputs))
+        predicted = build_operator(cell.model, cell.data.benchmark)(
+            torch.rand(1, *shape.space, shape.n_inputs)
+        )
     return predicted.shape == (1, *shape.space, shape.n_outputs)
 
 
@@ -45,19 +49,46 @@ def test_every_cell_of_the_larger_presets_has_one_too(
 
 
 def test_the_identity_follows_everything_that_decides_the_outcome() -> None:
-    cell = experiment("smoke", "burgers", "lsm")
+    made = experiment("smoke", "burgers", "lsm")
+    cell = BoundExperiment(experiment=made, dataset="data", code="code")
     others = [
-        replace(cell, seed=1),
         replace(cell, dataset="another"),
         replace(cell, code="changed"),
-        replace(cell, training=replace(cell.training, epochs=5)),
-        replace(cell, data=replace(cell.data, n_train=41)),
-        experiment("smoke", "burgers", "fno"),
-        experiment("quick", "burgers", "lsm"),
+        replace(cell, source="a run"),
+        replace(cell, source=cell),
+        *(
+            replace(cell, experiment=other)
+            for other in (
+                replace(made, seed=1),
+                replace(made, training=replace(made.training, epochs=5)),
+                replace(made, data=replace(made.data, n_train=41)),
+                replace(made, start=Start(source=made)),
+                replace(made, start=Start(source=made, frozen=("lift",))),
+                experiment("smoke", "burgers", "fno"),
+                experiment("quick", "burgers", "lsm"),
+            )
+        ),
     ]
     assert len({cell.identity, *(other.identity for other in others)}) == len(others) + 1
-    assert replace(cell, seed=1).protocol == cell.protocol
-    assert experiment("smoke", "burgers", "lsm").identity == cell.identity
+    assert replace(made, seed=1).protocol == made.protocol
+    again = experiment("smoke", "burgers", "lsm")
+    assert replace(cell, experiment=again).identity == cell.identity
+    assert not hasattr(made, "identity")
+
+
+@pytest.mark.parametrize(("benchmark", "model"), CELLS)
+def test_an_experiment_comes_back_from_json(benchmark: BenchmarkName, model: ModelName) -> None:
+    made = experiment("smoke", benchmark, model, seed=3)
+    assert Experiment.from_plain(json.loads(json.dumps(made.to_plain())), seed=3) == made
+
+
+def test_an_experiment_on_any_kind_of_data_comes_back() -> None:
+    made = experiment("smoke", "burgers", "fno")
+    official = OfficialPlan(**vars(made.data), stride=2, recipe="r", dataset="d.zarr")
+    added = (AddedSamples(digest="a", n_samples=3), AddedSamples(digest="b", n_samples=2))
+    for data in (official, extended(made.data, added), extended(official, added)):
+        moved = replace(made, data=data)
+        assert Experiment.from_plain(moved.to_plain()) == moved
 
 
 def test_parts_draw_from_seeds_of_their_own() -> None:

@@ -2,8 +2,6 @@ from typing import get_args
 
 import pytest
 
-from lsm_core.experiments.applicability import applicable_models
-from lsm_core.experiments.data_plans import data_plan
 from lsm_core.experiments.matched_sizes import (
     matched,
     one_application,
@@ -11,7 +9,8 @@ from lsm_core.experiments.matched_sizes import (
     width_step,
     with_width,
 )
-from lsm_core.experiments.presets import experiment, model_config
+from lsm_core.experiments.presets import applicable_models, experiment, model_config
+from lsm_core.experiments.protocols import data_plan
 from lsm_core.models.fno import FnoConfig
 from lsm_core.models.lsm import LsmConfig
 from lsm_core.models.point_cloud import PointCloudConfig

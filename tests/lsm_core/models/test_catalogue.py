@@ -1,5 +1,4 @@
-from dataclasses import dataclass
-from typing import get_args
+from dataclasses import dataclass, fields
 
 import pytest
 import torch
@@ -7,7 +6,7 @@ import torch
 from lsm_core.models.catalogue import MODELS, build_model, model_name
 from lsm_core.models.lsm import paper_form
 from lsm_core.models.point_cloud import PointCloudConfig
-from lsm_core.names import TIME_STEPPING, ModelName
+from lsm_core.names import ModelName
 from lsm_core.problems.shape import ProblemShape
 from tests.lsm_core.models.small_configs import SMALL
 
@@ -34,13 +33,16 @@ def n_millions(config) -> float:
     return sum(parameter.numel() for parameter in model.parameters()) / 1e6
 
 
-def test_the_models_that_step_through_time_are_models():
-    assert set(TIME_STEPPING) <= set(get_args(ModelName))
+def test_every_model_but_the_measure_of_size_has_a_width_to_change():
+    widths = {
+        name: "width" in {field.name for field in fields(MODELS[name].config)} for name in MODELS
+    }
+    assert widths == {name: name != "lsm" for name in MODELS}
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_a_model_is_as_large_as_in_the_papers_table(name):
-    n_parameters = n_millions(MODELS[name][0]())
+    n_parameters = n_millions(MODELS[name].config())
     assert n_parameters == pytest.approx(PUBLISHED[name], rel=0.05)
     if name in EXACT:
         assert n_parameters == pytest.approx(PUBLISHED[name], abs=0.0006)
@@ -67,7 +69,7 @@ def test_a_configuration_of_no_model_is_refused():
         build_model(PointCloudConfig(body=StrangerConfig()), shape)
 
 
-@pytest.mark.parametrize("name", TIME_STEPPING)
+@pytest.mark.parametrize("name", [name for name in MODELS if MODELS[name].needs_history])
 def test_a_model_of_time_steps_does_not_work_on_points(name):
     shape = ProblemShape(space=(30,), n_inputs=2, n_outputs=1)
     with pytest.raises(ValueError, match=f"{name} predicts time steps"):

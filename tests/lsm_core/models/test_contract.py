@@ -12,9 +12,9 @@ from safetensors.torch import load, save
 from torch import Tensor, nn
 
 from lsm_core.models.catalogue import MODELS, build_model
-from lsm_core.models.resolution import at_shape
 from lsm_core.names import ModelName
 from lsm_core.problems.shape import ProblemShape
+from lsm_core.surrogates.predictor import at_shape
 from tests.lsm_core.models.small_configs import SMALL
 
 N_INPUTS, N_OUTPUTS = 3, 2
@@ -75,8 +75,8 @@ def test_a_configuration_is_plain_data(name):
             return all(map(plain, value))
         return value is None or isinstance(value, int | float | str | bool)
 
-    assert plain(asdict(MODELS[name][0]()))
-    assert type(SMALL[name]) is MODELS[name][0]
+    assert plain(asdict(MODELS[name].config()))
+    assert type(SMALL[name]) is MODELS[name].config
 
 
 def sides(n_dims: int) -> Iterator[st.SearchStrategy[int]]:
@@ -92,7 +92,7 @@ def sides(n_dims: int) -> Iterator[st.SearchStrategy[int]]:
 @given(space=st.one_of(*(st.tuples(*sides(n_dims)) for n_dims in GRIDS)))
 def test_the_output_has_the_grid_of_the_input(name, space):
     model = build_model(SMALL[name], problem(space)).eval()
-    assert isinstance(model, MODELS[name][1])
+    assert isinstance(model, MODELS[name].network)
     with torch.no_grad():
         predicted = model(torch.randn(1, *space, N_INPUTS))
     assert predicted.shape == (1, *space, N_OUTPUTS)

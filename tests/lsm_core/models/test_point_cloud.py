@@ -8,13 +8,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lsm_core.models.catalogue import build_model
+from lsm_core.models.catalogue import MODELS, build_model
 from lsm_core.models.fno import FnoConfig
 from lsm_core.models.lsm import release_form
 from lsm_core.models.point_cloud import PointCloudConfig
-from lsm_core.models.released_points import from_released_points, renamed_points
-from lsm_core.names import TIME_STEPPING
+from lsm_core.models.released_weights import ReleasedSettings, from_released, renamed
 from lsm_core.problems.shape import ProblemShape
+from tests.lsm_core.models.released_options import settings_from
 from tests.lsm_core.models.small_configs import SMALL
 from tests.lsm_core.models.straightforward import StraightforwardLsm
 
@@ -27,7 +27,7 @@ BODIES = {
 OTHER_BODIES = {
     name: config
     for name, config in SMALL.items()
-    if name not in BODIES and name not in TIME_STEPPING
+    if name not in BODIES and not MODELS[name].needs_history
 }
 
 
@@ -151,9 +151,9 @@ def test_the_model_equals_the_released_one_step_by_step(training):
     settings = {"out_dim": 2, "d_model": 8, "patch_size": (2, 2), "padding": (0, 0)}
     oracle = StraightforwardPoints(latent=32, n_modes=5, **settings).double().train(training)
     state = {k: v.clone() for k, v in oracle.released_state().items()}
-    model = from_released_points(state, {"in_dim": 2, **settings}).double().train(training)
+    model = from_released(state, ReleasedSettings(in_dim=2, **settings)).double().train(training)
     # A model takes weights in float32 until it is told otherwise.
-    model.load_state_dict(renamed_points(state))
+    model.load_state_dict(renamed(state))
     points = cloud(batch=2, n_points=40, n_code=N_CODE).double()
 
     expected = oracle(points[..., :2], points[:, 0, 2:])
@@ -165,7 +165,7 @@ def test_the_released_reference_output_is_reproduced():
     stored = np.load(REFERENCE)
     state = {k.removeprefix("state/"): stored[k] for k in stored if k[:5] in ("state", "iphi/")}
     options = {k.removeprefix("config/"): stored[k][()] for k in stored if k[:6] == "config"}
-    model = from_released_points(state, options).eval()
+    model = from_released(state, settings_from(options)).eval()
     positions, code = torch.from_numpy(stored["input"]), torch.from_numpy(stored["code"])
     code = code.unsqueeze(1).expand(-1, positions.shape[1], -1)
     inputs = torch.cat([positions, code], dim=-1)
@@ -183,7 +183,7 @@ def test_a_released_state_with_an_unknown_name_is_refused():
     settings = {"out_dim": 1, "d_model": 8, "patch_size": (2, 2), "padding": (0, 0)}
     state = StraightforwardPoints(latent=32, n_modes=5, **settings).released_state()
     with pytest.raises(ValueError, match="surprise"):
-        from_released_points({**state, "surprise": torch.ones(1)}, {"in_dim": 2, **settings})
+        from_released({**state, "surprise": torch.ones(1)}, ReleasedSettings(in_dim=2, **settings))
 
 
 @pytest.mark.parametrize("body", BODIES)

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from lsm_core.models.released_weights import ReleasedSettings, from_released, renamed
+from tests.lsm_core.models.released_options import settings_from
 from tests.lsm_core.models.straightforward import StraightforwardLsm
 
 REFERENCES = Path(__file__).parents[4] / "shared" / "reference"
@@ -99,7 +100,7 @@ def reference(name):
 @pytest.mark.parametrize("name", ["lsm_2d", "lsm_3d"])
 def test_outputs_of_the_released_model_are_reproduced(name):
     values, groups = reference(name)
-    model = from_released(groups["state"], groups["config"])
+    model = from_released(groups["state"], settings_from(groups["config"]))
     field = torch.from_numpy(values["input"])
     with torch.no_grad():
         found = model.eval()(field)
@@ -111,7 +112,7 @@ def test_outputs_of_the_released_model_are_reproduced(name):
 @pytest.mark.skipif(not REFERENCES.exists(), reason="the released reference values are not here")
 def test_gradient_norms_of_the_released_model_are_reproduced():
     values, groups = reference("lsm_2d")
-    model = from_released(groups["state"], groups["config"])
+    model = from_released(groups["state"], settings_from(groups["config"]))
     model(torch.from_numpy(values["input"])).square().mean().backward()
     for theirs, ours in (
         ("fc0.weight", "lift.weight"),
@@ -128,7 +129,7 @@ def test_gradient_norms_of_the_released_model_are_reproduced():
 
 
 def test_settings_are_read_as_the_scripts_write_them():
-    settings = ReleasedSettings.read(
+    settings = settings_from(
         {
             "in_dim": np.int64(2),
             "out_dim": "1",

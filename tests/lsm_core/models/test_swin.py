@@ -2,7 +2,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from lsm_core.models.swin import Swin, SwinConfig, WindowBlock
+from lsm_core.layers.window_attention import WindowLayer, Windows
+from lsm_core.models.swin import Swin, SwinConfig
 from lsm_core.problems.shape import ProblemShape
 
 
@@ -20,7 +21,9 @@ def test_there_are_about_as_many_parameters_as_in_the_paper():
 def test_a_block_adds_attention_and_perceptron_of_normalised_tokens():
     torch.manual_seed(0)
     config = SwinConfig(width=8, n_heads=2, window=3)
-    block = WindowBlock(config, (5, 4), shifted=True)
+    windows = Windows(space=(5, 4), window=(config.window,) * 2, shifted=True)
+    n_hidden = config.expansion * config.width
+    block = WindowLayer(config.width, n_hidden, config.n_heads, windows)
     tokens = torch.randn(2, 5, 4, 8)
     between = tokens + block.attention(functional.layer_norm(tokens, (8,)))
     normalised = functional.layer_norm(between, (8,))

@@ -5,14 +5,14 @@ from torch import nn
 from lsm_core.models.catalogue import build_model
 from lsm_core.models.lsm import release_form
 from lsm_core.problems.shape import ProblemShape
+from lsm_core.surrogates.normalization import fit_normalization
+from lsm_core.surrogates.operator import Rollout
+from lsm_core.surrogates.surrogate import Surrogate
 from lsm_core.training.batches import Fields
 from lsm_core.training.config import TrainingConfig
 from lsm_core.training.fine_tuning import adopt, freeze
 from lsm_core.training.loop import train_step
-from lsm_core.training.normalization import fit_normalization
-from lsm_core.training.rollout import Rollout
 from lsm_core.training.state import start_training
-from lsm_core.training.surrogate import Surrogate
 
 
 def surrogate(seed: int, n_inputs: int = 1, n_outputs: int = 1, size: int = 16) -> Surrogate:

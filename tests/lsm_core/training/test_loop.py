@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch import nn
 
+from lsm_core.surrogates.normalization import fit_normalization
+from lsm_core.surrogates.surrogate import Surrogate
 from lsm_core.training.batches import BatchesInMemory, Fields, permutations
 from lsm_core.training.config import TrainingConfig
 from lsm_core.training.loop import BatchReport, Diverged, EpochReport, fit, train_step
-from lsm_core.training.normalization import fit_normalization
 from lsm_core.training.state import TrainingState, start_training
-from lsm_core.training.surrogate import Surrogate
 
 CONFIG = TrainingConfig(epochs=6, batch_size=4, learning_rate=0.01, schedule="one_cycle")
 

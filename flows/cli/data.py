@@ -1,0 +1,71 @@
+"""What the commands of data do.
+
+Heavy packages are imported inside, here and in the other commands: help answers at once.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import get_args
+
+from flows.cli.session import session, show, shown_path
+from lsm_core.names import PRESET_PURPOSES, BenchmarkName, ModelName
+
+
+def list_names(options: argparse.Namespace) -> None:
+    """Show benchmarks, models and presets, or one data card."""
+    from lsm_core.benchmarks.catalogue import BENCHMARKS, data_card
+
+    if options.name:
+        card = data_card(options.name)
+        show({"name": options.name, "card": card}, card, as_json=options.json)
+        return
+    benchmarks = {name: made.title for name, made in BENCHMARKS.items()}
+    models = list(get_args(ModelName))
+    lines = [
+        "Benchmarks (`lsm list NAME` shows the data card)",
+        *(f"  {name:<14} {title}" for name, title in benchmarks.items()),
+        f"Models\n  {', '.join(models)}\nPresets",
+        *(f"  {preset:<14} {purpose}" for preset, purpose in PRESET_PURPOSES.items()),
+    ]
+    names = {"benchmarks": benchmarks, "models": models, "presets": PRESET_PURPOSES}
+    show(names, "\n".join(lines), as_json=options.json)
+
+
+def prepare(options: argparse.Namespace) -> None:
+    """Generate or convert the data of benchmarks."""
+    from flows.errors import BadInput
+    from lsm_core.experiments.protocols import variants
+
+    if bool(options.names) == options.all:
+        raise BadInput("name the benchmarks to prepare, or say --all; `lsm list` shows them")
+    names = options.names or list(get_args(BenchmarkName))
+    try:
+        variants(options.preset, names, options.resolution or ())
+    except ValueError as error:
+        raise BadInput(str(error)) from error
+    with session():
+        from flows.prepare import prepare
+
+        places = prepare(
+            names,
+            options.preset,
+            options.resolution,
+            official=options.official or bool(options.mirrors),
+            mirrors=options.mirrors,
+            stride=options.stride,
+        )
+    if options.export:
+        _export(places, Path(options.export))
+    lines = [f"{name}: {shown_path(place)}" for name, place in places.items()]
+    show(places, "\n".join(lines), as_json=options.json)
+
+
+def _export(places: dict[str, str], folder: Path) -> None:
+    from storage.datasets.reader import open_dataset
+    from storage.location import Location
+    from storage.official.export import export_dataset
+
+    for place in places.values():
+        for path in export_dataset(open_dataset(Location(place)), folder):
+            print(f"wrote {shown_path(str(path))}", file=sys.stderr)

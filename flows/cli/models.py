@@ -1,0 +1,76 @@
+"""What the commands of trained models do."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flows.cli.session import show
+
+if TYPE_CHECKING:
+    from flows.settings import Settings
+
+
+def predict(options: argparse.Namespace) -> None:
+    """Predict the fields of a file with a trained model."""
+    from flows.settings import current_settings
+    from flows.steps.models.prediction import Outputs, predict_file
+
+    settings = current_settings()
+    outputs = Outputs(fields=options.out, plot=options.plot, vtk=options.vtk)
+    done = predict_file(options.model, options.input, outputs, settings.root, settings.tracking_uri)
+    lines = [f"{done['samples']} samples by {done['model']}: {done['fields']}"]
+    lines += [f"wrote {path}" for path in (done["plot"], *done["vtk"]) if path]
+    if done["rel_l2"]:
+        mean = sum(done["rel_l2"]) / len(done["rel_l2"])
+        lines.append(f"mean relative L2 error against the targets in the file: {mean:.5f}")
+    show(done, "\n".join(lines), as_json=options.json)
+
+
+def registry(options: argparse.Namespace) -> None:
+    """Show the registered models, add one, make one the champion, or import a released one."""
+    from flows.errors import BadInput
+    from flows.settings import current_settings
+
+    settings = current_settings()
+    if options.action == "list":
+        _list_registered(settings, options.json)
+        return
+    if not options.what:
+        raise BadInput(f"say what to {options.action}; `lsm registry --help` explains")
+    if options.action == "import":
+        _import_released(settings, options)
+        return
+    from flows.steps.models.registration import promote, register_run
+
+    if options.action == "add":
+        version = register_run(options.what, settings.root, settings.tracking_uri, options.alias)
+    else:
+        version = promote(options.what, settings.root, settings.tracking_uri)
+    plain = version.to_plain()
+    shown = f"{version.name}/{version.number} {', '.join(plain['aliases'])}".rstrip()
+    show(plain, shown, as_json=options.json)
+
+
+def _list_registered(settings: "Settings", as_json: bool) -> None:
+    from flows.steps.models.registration import registered_models
+
+    found = registered_models(settings.root, settings.tracking_uri)
+    lines = [
+        f"{version['name']}/{version['number']:<4} {version['tags'].get('model', ''):<9} "
+        f"test relative L2 {version['tags'].get('test/rel_l2', '?'):<9} "
+        f"{', '.join(version['aliases'])}".rstrip()
+        for version in found
+    ]
+    none = "no model is registered; `lsm registry add IDENTITY` does it"
+    show(found, "\n".join(lines) or none, as_json=as_json)
+
+
+def _import_released(settings: "Settings", options: argparse.Namespace) -> None:
+    from flows.errors import BadInput
+    from flows.steps.models.released import import_released
+
+    if not options.benchmark:
+        raise BadInput("say with --benchmark which problem the released file is for")
+    file = Path(options.what)
+    folder = import_released(file, options.benchmark, options.name or file.stem, settings.root)
+    show({"folder": str(folder)}, f"kept as {folder}", as_json=options.json)

@@ -1,0 +1,145 @@
+"""What the commands that train do."""
+
+import argparse
+import os
+from typing import TYPE_CHECKING, Any
+
+from flows.cli.results import show_results, show_where
+from flows.cli.session import as_text, session, show
+
+if TYPE_CHECKING:
+    from flows.parameters import TrainingSetting
+
+
+def train(options: argparse.Namespace) -> None:
+    """Train one model on one benchmark; as one of several ranks if torchrun started this."""
+    if "WORLD_SIZE" in os.environ:
+        _train_as_rank(options)
+        return
+    with session(trains=True):
+        from flows.train import train
+
+        results = train(
+            [options.benchmark],
+            [options.model],
+            options.preset,
+            [options.seed],
+            ranks=options.ranks,
+            source=options.source,
+            training=_changes(options),
+            frozen=options.freeze,
+            official=options.official,
+        )
+    show_results(results, as_json=options.json)
+
+
+def _train_as_rank(options: argparse.Namespace) -> None:
+    """Train as one of the processes that torchrun started, without a Prefect server."""
+    from flows.engine.progress import current_progress, show_progress
+    from flows.settings import current_settings
+    from flows.steps.data.datasets import location_of
+    from flows.steps.data.official import converted_plan
+    from flows.steps.training.cells import chosen_cell, on_official_data, plans_of
+    from flows.steps.training.run import train
+    from flows.steps.training.workplace import workplace
+
+    settings = current_settings()
+    cell = chosen_cell(
+        options.preset,
+        options.benchmark,
+        options.model,
+        options.seed,
+        source=options.source,
+        training=_changes(options),
+        frozen=options.freeze or (),
+    )
+    if options.official:
+        plans = {
+            plan: converted_plan(plan, settings.root, settings.mirrors) for plan in plans_of(cell)
+        }
+        cell = on_official_data(cell, plans)
+    dataset = location_of(cell.data, settings.root).url
+    threads = max(1, settings.n_workers // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    place = workplace(settings, dataset, study="train", n_threads=threads)
+    with show_progress():
+        progress = current_progress()
+        result = train(
+            cell,
+            place,
+            lambda message: progress.update("train", message["done"], message["total"]),
+        )
+    if os.environ.get("RANK", "0") == "0":
+        show_results([result.to_plain()], as_json=options.json)
+
+
+def _changes(options: argparse.Namespace) -> "dict[TrainingSetting, Any]":
+    """Return the settings of the preset that the command line changes."""
+    names: tuple[TrainingSetting, ...]
+    names = ("fraction", "epochs", "batch_size", "learning_rate", "selection")
+    return {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+
+
+def benchmark(options: argparse.Namespace) -> None:
+    """Prepare, train, compare and report."""
+    from lsm_core.result import suite_name
+
+    with session(trains=True) as settings:
+        from flows.benchmark import lsm
+
+        benchmarks, models = _chosen(options.benchmarks), _chosen(options.models)
+        outcome = lsm(options.preset, benchmarks, models, options.seeds, options.official)
+    if options.json:
+        print(as_text(outcome))
+        return
+    show_results(outcome["results"], as_json=False)
+    suite = suite_name("benchmark", options.preset, options.official)
+    show_where(settings, outcome["report"], suite)
+
+
+def _chosen(names: list[str] | None) -> Any:
+    """Return the names, or None for all of them."""
+    return None if names is None or "all" in names else names
+
+
+def study(options: argparse.Namespace) -> None:
+    """Run a study, or measure what models cost."""
+    from lsm_core.result import outcome_from_plain, suite_name
+
+    if options.name == "efficiency":
+        _efficiency(options)
+        return
+    with session(trains=True) as settings:
+        from flows.studies import study
+        from lsm_core.studies.sections import setting_table
+
+        results = study(
+            options.name,
+            options.preset,
+            options.seeds,
+            options.models,
+            options.rows,
+            options.benchmarks,
+            options.official,
+        )
+    if options.json:
+        print(as_text(results))
+        return
+    print(setting_table([outcome_from_plain(result) for result in results]).markdown())
+    report = suite_name("benchmark", options.preset, options.official)
+    page = settings.root / "reports" / report / "index.html"
+    suite = suite_name(options.name, options.preset, options.official)
+    show_where(settings, str(page), suite)
+
+
+def _efficiency(options: argparse.Namespace) -> None:
+    from flows.errors import BadInput
+
+    if options.official:
+        raise BadInput("the study efficiency needs no data; leave out --official")
+    with session():
+        from flows.studies import efficiency
+        from lsm_core.reporting.efficiency import Cost, efficiency_table
+
+        costs = efficiency(options.models, options.sizes)
+    known = [Cost.from_plain(cost) for cost in costs]
+    show(costs, efficiency_table(known), as_json=options.json)

@@ -1,0 +1,1 @@
+"""How Prefect runs the steps: tasks, the matrix of cells, progress."""

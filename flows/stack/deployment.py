@@ -1,0 +1,135 @@
+"""What the Prefect server is to know of the flows: the pool, the deployments, the automations.
+
+What an operator has changed on the server is kept: a pool that is paused or limited, a deployment
+or a schedule that is paused (prefect.yaml does not say whether one is active), an automation that
+is off.
+"""
+
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flows.errors import ServiceFailed
+from flows.settings import POOL, Settings
+from storage.errors import translated
+
+if TYPE_CHECKING:
+    from prefect.client.orchestration import SyncPrefectClient
+    from prefect.events.schemas.automations import AutomationCore
+
+DEPLOYMENTS = Path("prefect.yaml")
+AUTOMATIONS = Path("infra/automations.yaml")
+"""What is declared, in the folder that is worked in."""
+PAGE = 200
+"""Deployments that Prefect's server gives in one answer at most."""
+
+
+def prefect_client(api: str, environment: Mapping[str, str]) -> "SyncPrefectClient":
+    """Return a client of the server at an address, with the password of an environment."""
+    from prefect.client.orchestration import SyncPrefectClient
+
+    return SyncPrefectClient(api, auth_string=environment.get("PREFECT_API_AUTH_STRING"))
+
+
+def deploy(settings: Settings, environment: Mapping[str, str]) -> None:
+    """Make the pool, declare deployments and automations; what is there is brought up to date.
+
+    The server is the one at PREFECT_API_URL, here or elsewhere.
+    """
+    import httpx
+
+    environment = {**environment, "PREFECT_API_URL": settings.prefect_api}
+
+    def unreachable(error: Exception) -> Exception:
+        return ServiceFailed(
+            f"the server at {settings.prefect_api} cannot be told of the flows: {error}"
+        )
+
+    with (
+        translated(httpx.HTTPError, OSError, into=unreachable),
+        prefect_client(settings.prefect_api, environment) as client,
+    ):
+        if not has_pool(client):
+            _make_pool(client, environment)
+        with _keep_pauses(client):
+            _prefect(environment, "--no-prompt", "deploy", "--all")
+        declare_automations(client)
+
+
+def has_pool(client: "SyncPrefectClient") -> bool:
+    """Return whether the server has the pool of our deployments."""
+    from prefect.exceptions import ObjectNotFound
+
+    try:
+        client.read_work_pool(POOL)
+    except ObjectNotFound:
+        return False
+    return True
+
+
+def _make_pool(client: "SyncPrefectClient", environment: Mapping[str, str]) -> None:
+    try:
+        # Never over one that is there: its pause and its limit would be gone.
+        _prefect(environment, "work-pool", "create", POOL, "--type", "process")
+    except ServiceFailed:
+        if not has_pool(client):  # another may have made it just now
+            raise
+
+
+@contextmanager
+def _keep_pauses(client: "SyncPrefectClient") -> Iterator[None]:
+    """Pause deployments again that are paused now: declaring one switches it on."""
+    paused = [each.id for each in client.read_deployments(limit=PAGE) if each.paused]
+    try:
+        yield
+    finally:
+        for deployment in paused:
+            client.pause_deployment(deployment)
+
+
+def _prefect(environment: Mapping[str, str], *arguments: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "prefect", *arguments],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        said = (done.stdout + done.stderr).strip()
+        raise ServiceFailed(f"`prefect {' '.join(arguments)}` failed: {said[-800:]}")
+
+
+def declare_automations(client: "SyncPrefectClient", declared: Path = AUTOMATIONS) -> None:
+    """Make or bring up to date the automations of a file; those of other names are left alone.
+
+    One that is there stays switched on or off, as an operator left it.
+    """
+    for wanted in declared_automations(declared):
+        known = client.read_automations_by_name(wanted.name)
+        if not known:
+            client.create_automation(wanted)
+        # One that is written again forgets the events it has seen: a run that fell silent before
+        # would never be missed.
+        elif not _holds(known[0], wanted):
+            kept = wanted.model_copy(update={"enabled": known[0].enabled})
+            client.update_automation(known[0].id, kept)
+
+
+def _holds(there: "AutomationCore", wanted: "AutomationCore") -> bool:
+    """Return whether an automation is as declared, but for whether it is switched on."""
+    fields = set(type(wanted).model_fields) - {"enabled", "owner_resource"}
+    return all(getattr(there, name) == getattr(wanted, name) for name in fields)
+
+
+def declared_automations(declared: Path = AUTOMATIONS) -> list["AutomationCore"]:
+    """Return the automations of a file."""
+    import yaml
+    from prefect.events.schemas.automations import AutomationCore
+
+    found = yaml.safe_load(declared.read_text(encoding="utf-8"))
+    return [AutomationCore.model_validate(each) for each in found["automations"]]

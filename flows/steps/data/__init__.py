@@ -1,0 +1,1 @@
+"""Datasets from solvers, official files and files of one's own."""

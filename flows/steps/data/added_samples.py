@@ -1,0 +1,202 @@
+"""Samples that no seed makes: of files in a watched folder, or of a converted dataset.
+
+    intake = take_in(folder, benchmark, root)      whole files go into the store, each content once
+    added = take_dataset(dataset, benchmark, root) the training samples of a dataset do
+    arrays = given_samples(plan, root, block)      what a dataset takes of them
+
+A file is of one of the formats in `storage.fields.files`, with the inputs and targets of the
+problem under their names, samples first, on the problem's own grid. It is left where it is; what
+the store has of it is named by the hash of its content.
+"""
+
+import hashlib
+import io
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from flows.errors import BadInput
+from lsm_core.benchmarks.benchmark import Benchmark
+from lsm_core.experiments.plans.extended import AddedSamples, ExtendedPlan
+from lsm_core.experiments.plans.official import OfficialPlan
+from lsm_core.experiments.plans.plan import DataPlan
+from lsm_core.problems.variable import Variable
+from storage.datasets.reader import Dataset, open_dataset
+from storage.errors import StorageError
+from storage.fields.files import FORMATS, read_fields
+from storage.location import Location
+
+SETTLED_SECONDS = 30.0
+"""For how long a file must not have changed: a copy that still grows is left for the next time."""
+
+Arrays = dict[str, np.ndarray[Any, np.dtype[Any]]]
+
+
+@dataclass(frozen=True)
+class Intake:
+    """What a watched folder held: samples that the store now has, and files left, with reasons."""
+
+    taken: tuple[AddedSamples, ...] = ()
+    left: Mapping[str, str] = field(default_factory=dict)
+
+
+def take_in(
+    folder: Path, benchmark: Benchmark, root: Location, settled: float = SETTLED_SECONDS
+) -> Intake:
+    """Bring the whole files of a folder into the store, and return what each held.
+
+    Two files of one content count once. A file that changes, cannot be read or does not suit the
+    problem is left, with the reason; it is looked at again the next time.
+    """
+    if not folder.is_dir():
+        raise BadInput(f"the watched folder {folder} is not there; make it, or name another one")
+    taken: dict[str, AddedSamples] = {}
+    left = {}
+    for path in sorted(folder.iterdir()):
+        if path.suffix not in FORMATS or path.name.startswith("."):
+            continue
+        try:
+            found = _take(path, benchmark, root, settled)
+            taken.setdefault(found.digest, found)
+        except (StorageError, ValueError, OSError) as error:
+            left[path.name] = str(error)
+    return Intake(tuple(taken.values()), left)
+
+
+def take_dataset(dataset: Dataset, benchmark: Benchmark, root: Location) -> AddedSamples:
+    """Keep the training samples of a dataset, and return what they are called.
+
+    ValueError if they do not suit the problem.
+    """
+    digest = hashlib.sha256(dataset.digest.encode()).hexdigest()
+    place = _place(root, benchmark, digest)
+    if not place.exists():
+        names = [variable.name for variable in _needed(benchmark)]
+        _keep(place, _checked(dataset.part("train", names)[:], benchmark))
+    return AddedSamples(digest=digest, n_samples=dataset.attributes["split_sizes"]["train"])
+
+
+def given_samples(plan: DataPlan, root: Location, block: range) -> dict[int, Arrays]:
+    """Return those samples of a block that no seed makes, by their numbers.
+
+    They are of added files, and of the official files that stand for the seeds of a plan. What is
+    not known of them is NaN, and their seed -1.
+    """
+    if not isinstance(plan, ExtendedPlan):
+        return {}
+    files: dict[str, Arrays] = {}
+    samples = {} if plan.official is None else _official_samples(plan, plan.official, root, block)
+    for sample, digest, index in plan.added_among(block):
+        if digest not in files:
+            files[digest] = _read(_place(root, plan.benchmark, digest))
+        samples[sample] = _completed(files[digest], index, plan.benchmark)
+    return samples
+
+
+def _official_samples(
+    plan: ExtendedPlan, official: OfficialPlan, root: Location, block: range
+) -> dict[int, Arrays]:
+    """Copy samples of a block from the dataset into which official files were converted."""
+    dataset = open_dataset(root / "datasets" / plan.benchmark.name / official.dataset)
+    names = [variable.name for variable in _needed(plan.benchmark)]
+    samples, first = {}, 0
+    for split, size in plan.split_sizes.items():
+        start = max(block.start, first)
+        stop = min(block.stop, first + official.split_sizes[split])
+        if start < stop:
+            arrays = dataset.part(split, names)[start - first : stop - first]
+            for sample in range(start, stop):
+                samples[sample] = _completed(arrays, sample - start, plan.benchmark)
+        first += size
+    return samples
+
+
+def _take(path: Path, benchmark: Benchmark, root: Location, settled: float) -> AddedSamples:
+    age = time.time() - _changed(path)
+    if age < settled:
+        raise ValueError(f"it changed {age:.0f} s ago and may not be whole; {settled:.0f} s decide")
+    before = _changed(path)
+    digest = _digest(path)
+    place = _place(root, benchmark, digest)
+    if place.exists():
+        return AddedSamples(digest=digest, n_samples=len(next(iter(_read(place).values()))))
+    arrays = _checked(read_fields(path, [v.name for v in _needed(benchmark)]), benchmark)
+    if _changed(path) != before or _digest(path) != digest:
+        raise ValueError("it changed while it was read")
+    _keep(place, arrays)
+    return AddedSamples(digest=digest, n_samples=len(next(iter(arrays.values()))))
+
+
+def _keep(place: Location, arrays: Arrays) -> None:
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **arrays)
+    place.write_bytes(buffer.getvalue())
+
+
+def _needed(benchmark: Benchmark) -> tuple[Variable, ...]:
+    return (*benchmark.with_role("input"), *benchmark.with_role("target"))
+
+
+def _checked(arrays: Arrays, benchmark: Benchmark) -> Arrays:
+    """Return inputs and targets as they are kept; ValueError if the problem has others."""
+    counts = {len(values) if values.ndim else 0 for values in arrays.values()}
+    if len(counts) != 1 or counts == {0}:
+        raise ValueError(f"its variables have different numbers of samples, {sorted(counts)}")
+    for variable in _needed(benchmark):
+        values = arrays[variable.name]
+        if values.shape[1:] != variable.shape:
+            raise ValueError(
+                f"{variable.name} has samples of shape {values.shape[1:]}, expected "
+                f"{variable.shape}"
+            )
+        if not np.isfinite(values).all():
+            raise ValueError(f"{variable.name} has values that are no numbers")
+    return {name: values.astype(np.float32) for name, values in arrays.items()}
+
+
+def _completed(arrays: Arrays, index: int, benchmark: Benchmark) -> Arrays:
+    """Return one sample with all variables of the problem.
+
+    What was not known of it is NaN, and its seed -1.
+    """
+    sample: Arrays = {"seed": np.asarray(-1, dtype=np.int64)}
+    for variable in benchmark.variables:
+        known = arrays.get(variable.name)
+        sample[variable.name] = (
+            np.full(variable.shape, np.nan, np.float32) if known is None else known[index]
+        )
+    return sample
+
+
+def _place(root: Location, benchmark: Benchmark, digest: str) -> Location:
+    return root / "added" / benchmark.name / f"{digest}.npz"
+
+
+def _read(place: Location) -> Arrays:
+    with np.load(io.BytesIO(place.read_bytes()), allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}
+
+
+def _files(path: Path) -> list[Path]:
+    """Return a file, or all files of a folder in the order of their names."""
+    if not path.is_dir():
+        return [path]
+    return sorted(each for each in path.rglob("*") if each.is_file())
+
+
+def _changed(path: Path) -> float:
+    """Return when a file, or anything in a folder, changed last."""
+    return max(each.stat().st_mtime for each in [path, *_files(path)])
+
+
+def _digest(path: Path) -> str:
+    hashed = hashlib.sha256()
+    for file in _files(path):
+        hashed.update(str(file.relative_to(path)).encode())
+        with file.open("rb") as content:
+            hashed.update(hashlib.file_digest(content, "sha256").digest())
+    return hashed.hexdigest()

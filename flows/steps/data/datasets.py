@@ -1,0 +1,160 @@
+"""Generate a dataset: solvers on one side, the store on the other.
+
+job = plan_generation(plan, root)
+for index in job.begin():                     template; the blocks that are missing
+job.generate_block(index)                 any order, any process
+job.finish()                                  verify, mark complete
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from flows.errors import GenerationFailed
+from flows.steps.data.added_samples import given_samples
+from flows.steps.data.known_samples import known_samples
+from flows.steps.training.sources import source_digest
+from lsm_core.benchmarks.benchmark import Benchmark
+from lsm_core.experiments.plans.official import OfficialPlan
+from lsm_core.experiments.plans.plan import DataPlan
+from lsm_core.solvers.convergence import SolveFailed
+from storage.datasets.schema import DatasetSchema, VariableSchema
+from storage.datasets.spool import SampleSpool
+from storage.datasets.writer import DatasetJob
+from storage.location import Location
+from storage.provenance import environment
+
+REPLACEMENT_STEP = 100_000_000
+MAX_REPLACEMENTS = 5
+
+SEED = VariableSchema(
+    name="seed",
+    dims=(),
+    shape=(),
+    role="parameter",
+    unit="1",
+    description="seed of the sample; beyond 100000000, it replaces one that did not converge",
+    dtype="int64",
+)
+
+
+def schema_of(plan: DataPlan) -> DatasetSchema:
+    """Return what the dataset of a plan will hold."""
+    benchmark = plan.benchmark
+    return DatasetSchema(
+        variables=(*(VariableSchema(**vars(each)) for each in benchmark.variables), SEED),
+        coordinates=benchmark.coordinates,
+        split_sizes={str(split): size for split, size in plan.split_sizes.items()},
+        samples_per_block=plan.samples_per_block,
+        attributes={
+            "benchmark": benchmark.name,
+            "title": benchmark.title,
+            "space": list(benchmark.space),
+            "positions": benchmark.positions,
+        },
+        provenance={
+            "kind": plan.origin,
+            "generator": type(benchmark).__module__,
+            "sources": source_digest(type(benchmark).__module__),
+            **plan.to_plain(),
+        },
+        environment=environment(),
+    )
+
+
+def recipe_of(plan: DataPlan) -> str:
+    """Return the hash of everything that decides the samples of a plan."""
+    return plan.recipe if isinstance(plan, OfficialPlan) else schema_of(plan).recipe
+
+
+def location_of(plan: DataPlan, root: Location) -> Location:
+    """Return where the dataset of a plan lies; another recipe lies elsewhere."""
+    if isinstance(plan, OfficialPlan):
+        return root / "datasets" / plan.benchmark.name / plan.dataset
+    return _location(plan, schema_of(plan), root)
+
+
+def _location(plan: DataPlan, schema: DatasetSchema, root: Location) -> Location:
+    space = "x".join(str(size) for size in plan.benchmark.shape.space)
+    name = f"{space}-n{schema.n_samples}-{schema.recipe[:12]}.zarr"
+    return root / "datasets" / plan.benchmark.name / name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Generation(DatasetJob):
+    """The samples of a plan on their way into one dataset.
+
+    Children get it as it is: they read no sources, and write for the schema of whoever began.
+    """
+
+    plan: DataPlan
+    root: Location
+
+    def generate_block(self, index: int) -> int:
+        """Solve the samples of one block, write them, and return the block's number."""
+        plan, block = self.plan, self.schema.block(index)
+        samples = given_samples(plan, self.root, block)
+        planned = {sample: plan.seed_of(sample) for sample in block if sample not in samples}
+        samples |= known_samples(self.schema, self.location, planned, REPLACEMENT_STEP)
+        unknown = [sample for sample in block if sample not in samples]
+        if plan.keep_each_sample:
+            samples |= {sample: self._kept_or_solved(sample) for sample in unknown}
+        elif unknown:
+            solved = _solve(plan.benchmark, [plan.seed_of(sample) for sample in unknown])
+            samples |= zip(unknown, solved, strict=True)
+        names = [variable.name for variable in self.schema.variables]
+        self.write_block(index, {n: np.stack([samples[s][n] for s in block]) for n in names})
+        if plan.keep_each_sample:
+            self._spool.discard(block)
+        return index
+
+    def finish(self) -> None:
+        """Verify the blocks, mark the dataset complete and sweep up samples kept one by one."""
+        super().finish()
+        self._spool.location.remove()
+
+    @property
+    def _spool(self) -> SampleSpool:
+        return SampleSpool.beside(self.location)
+
+    def _kept_or_solved(self, sample: int) -> dict[str, Any]:
+        kept = self._spool.get(sample)
+        if kept is None:
+            kept = _solve_one(self.plan.benchmark, self.plan.seed_of(sample))
+            self._spool.put(sample, kept)
+        return kept
+
+
+def plan_generation(plan: DataPlan, root: Location) -> Generation:
+    """Return the making of a plan's dataset; nothing is touched yet."""
+    schema = schema_of(plan)
+    return Generation(location=_location(plan, schema, root), schema=schema, plan=plan, root=root)
+
+
+def _solve(benchmark: Benchmark, seeds: list[int]) -> list[dict[str, Any]]:
+    """Return a sample for every seed, each with the seed that made it.
+
+    A seed whose problem the solver cannot solve is replaced by another from a range of its own, so
+    that no other sample changes. The stored seed then differs from the planned one.
+    """
+    try:
+        samples = benchmark.generate_many(seeds)
+    except SolveFailed:
+        return [_solve_one(benchmark, seed) for seed in seeds]
+    pairs = zip(samples, seeds, strict=True)
+    return [{**sample, "seed": np.int64(seed)} for sample, seed in pairs]
+
+
+def _solve_one(benchmark: Benchmark, planned: int) -> dict[str, Any]:
+    failure: SolveFailed | None = None
+    for attempt in range(MAX_REPLACEMENTS + 1):
+        seed = planned + attempt * REPLACEMENT_STEP
+        try:
+            return {**benchmark.generate(seed), "seed": np.int64(seed)}
+        except SolveFailed as error:
+            failure = error
+    raise GenerationFailed(
+        f"{benchmark.name} failed for seed {planned} and its {MAX_REPLACEMENTS} replacements; "
+        f"the last time: {failure}"
+    ) from failure

@@ -1,0 +1,1 @@
+"""Trained models: packaged, registered, judged, retrained and asked for predictions."""

@@ -1,0 +1,291 @@
+"""Champion and challenger: who is the model of a benchmark, and who takes its place.
+
+    verdict = judge(benchmark, dataset, root, uri)          promoted, or kept, and why
+    verdict = judge_left(benchmark, root, uri)              of one that died before its verdict
+    verdict = settle_champion(results, root, uri)           the best of some runs challenges
+
+Both are judged on the same locked test samples. A verdict, and the champion that it makes, is one
+change of the store's record: whatever fails before leaves the champion in place, and judging again
+gives the same verdict.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from flows.errors import BadInput
+from flows.steps.models.packaging import PackagedModel, registered_model
+from flows.steps.results import stored_result
+from flows.steps.training.fields import PartsOfStore, part_of
+from lsm_core.benchmarks.benchmark import Benchmark
+from lsm_core.evaluation.evaluate import relative_errors
+from lsm_core.evaluation.promotion import Decision, PromotionRule, decide
+from lsm_core.names import BenchmarkName
+from lsm_core.result import Result
+from storage.datasets.reader import Dataset, open_dataset
+from storage.errors import DatasetIncomplete, NotADataset
+from storage.location import Location
+from storage.tracking.model_record import Change, ModelVersion
+from storage.tracking.registry import ModelRegistry, registered_name
+
+LOCKED = "locked_test_samples"
+"""The tag of a registered name that says by which test samples its models are judged."""
+TEST_SAMPLES = "test_samples"
+"""The tag of a version that says which test samples its own dataset has."""
+RETRAIN_SUITE = "retrain"
+EVALUATION_BATCH = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """Whether a model became the champion of its name, and why."""
+
+    model: str
+    promoted: bool
+    reason: str
+    champion: int | None = None
+    """Version that was the champion before; None where nothing was compared."""
+    challenger: int | None = None
+    decision: Decision | None = None
+    """The figures, where both were measured on the same samples."""
+
+    @classmethod
+    def on(
+        cls, champion: ModelVersion, challenger: ModelVersion, promoted: bool, reason: str
+    ) -> "Verdict":
+        """Return a verdict that rests on no figures."""
+        return cls(
+            model=champion.name,
+            promoted=promoted,
+            reason=reason,
+            champion=champion.number,
+            challenger=challenger.number,
+        )
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return it as flat plain data, without what is not known."""
+        known = {name: value for name, value in vars(self).items() if value is not None}
+        decision = known.pop("decision", None)
+        return known if decision is None else known | decision.to_plain()
+
+    def to_tags(self) -> dict[str, str]:
+        """Return the tags of a challenger that was judged."""
+        against = {} if self.champion is None else {"against": self.champion}
+        figures = self.decision.to_plain() if self.decision else {}
+        known = {"promoted": self.promoted, "reason": self.reason, **figures, **against}
+        return {f"judged/{name}": str(value) for name, value in known.items()}
+
+
+def judge(
+    benchmark: BenchmarkName,
+    dataset: Location,
+    root: Location,
+    tracking_uri: str,
+    rule: PromotionRule | None = None,
+) -> Verdict:
+    """Compare the challenger with the champion, promote the better one, and return the verdict.
+
+    Both predict the test samples of the dataset, which must be those that the first judgement of
+    this benchmark used. The verdict is kept with the challenger.
+    """
+    registry, name = ModelRegistry(tracking_uri, root), registered_name(benchmark)
+    models = registry.state(name)
+    champion, challenger = models.with_alias("champion"), models.with_alias("challenger")
+    if champion is None or challenger is None:
+        missing = "champion" if champion is None else "challenger"
+        raise BadInput(f"there is no {name}@{missing} to judge")
+    if champion.number == challenger.number:
+        verdict = Verdict.on(champion, challenger, True, "it is the champion")
+        registry.note(name, Change(aliases={"challenger": None}, reason=verdict.reason))
+        return verdict
+    return _judge(registry, champion, challenger, open_dataset(dataset), rule or PromotionRule())
+
+
+def judge_left(
+    benchmark: BenchmarkName,
+    root: Location,
+    tracking_uri: str,
+    rule: PromotionRule | None = None,
+) -> Verdict | None:
+    """Judge the model of a retraining that died before its verdict; None if there is none.
+
+    Its samples count as used as soon as it is registered: without a verdict they would be lost.
+    """
+    registry, name = ModelRegistry(tracking_uri, root), registered_name(benchmark)
+    models = registry.state(name)
+    left = next(filter(_awaits_verdict, models.newest_first()), None)
+    if left is None:
+        return None
+    result = stored_result(root, left.tags["identity"])
+    if result is None:
+        gone = {"judged/reason": f"its run is not in {root}"}
+        registry.note(name, Change(versions={left.number: gone}))
+        return None
+    reason = "its retraining died before the verdict"
+    registry.note(name, Change(aliases={"challenger": left.number}, reason=reason))
+    try:
+        return judge(benchmark, _dataset_of(result, root).location, root, tracking_uri, rule)
+    except (BadInput, NotADataset, DatasetIncomplete) as error:
+        # It would be the same every night, and no later retraining would be reached.
+        champion = models.with_alias("champion") or left
+        verdict = Verdict.on(champion, left, False, f"it cannot be judged: {error}")
+        tags = replace(verdict, champion=None).to_tags()
+        change = Change(versions={left.number: tags}, aliases={"challenger": None})
+        registry.note(name, replace(change, reason=verdict.reason))
+        return verdict
+
+
+def _awaits_verdict(version: ModelVersion) -> bool:
+    """Return whether a retraining died before its verdict, or its model challenges once more."""
+    is_judged = any(tag.startswith("judged/") for tag in version.tags)
+    return (
+        version.tags.get("suite") == RETRAIN_SUITE
+        and ("challenger" in version.aliases or not is_judged)
+        and "champion" not in version.aliases
+    )
+
+
+def _dataset_of(result: Result, root: Location) -> Dataset:
+    """Return the samples of a run: of official files, those that its preset uses."""
+    place = root / "datasets" / result.benchmark / result.dataset.name
+    return open_dataset(place).first(result.settings.get("data", {}).get("split_sizes", {}))
+
+
+def settle_champion(
+    results: Sequence[Result],
+    root: Location,
+    tracking_uri: str,
+    rule: PromotionRule | None = None,
+) -> Verdict | None:
+    """Let the best of some registered runs of a benchmark challenge its champion.
+
+    The best has the least error on validation samples, so that the test samples judge a model
+    that they did not choose; runs whose epoch they chose are left out. Without a champion it
+    becomes that. A champion of the preset smoke, which learns nothing, gives way to any other.
+    Returns the verdict, or None where there was nothing to decide.
+    """
+    fair = [result for result in results if result.selection != "best_test"]
+    if not fair:
+        return None
+    best = min(fair, key=_choosing_error)
+    registry, name = ModelRegistry(tracking_uri, root), registered_name(best.benchmark)
+    models = registry.state(name)
+    champion, challenger = models.with_alias("champion"), models.of_run(best.identity)
+    if challenger is None:
+        raise BadInput(f"run {best.identity} is not registered as a model of {name}")
+    if champion is not None and champion.number == challenger.number:
+        return None
+    dataset = _dataset_of(best, root)
+    gives_way = champion is not None and champion.tags.get("preset") == "smoke" != best.preset
+    if champion is None or gives_way:
+        reason = "the champion only showed that it runs" if gives_way else "the first champion"
+        locked = {LOCKED: _test_digest(dataset)}
+        change = Change(aliases={"champion": challenger.number}, tags=locked, reason=reason)
+        registry.note(name, change)
+        return Verdict.on(champion or challenger, challenger, True, reason)
+    lost = challenger.tags.get("judged/promoted") == "False"
+    if lost and challenger.tags.get("judged/against") == str(champion.number):
+        return None  # the verdict would be the same
+    return _judge(registry, champion, challenger, dataset, rule or PromotionRule())
+
+
+def _choosing_error(result: Result) -> float:
+    return (result.validation or result.test)[Result.ERROR]
+
+
+def _judge(
+    registry: ModelRegistry,
+    champion: ModelVersion,
+    challenger: ModelVersion,
+    dataset: Dataset,
+    rule: PromotionRule,
+) -> Verdict:
+    """Compare two versions on the test samples of a dataset, and keep what follows from it."""
+    name, digest = champion.name, _test_digest(dataset)
+    _require_locked(registry.state(name).tags.get(LOCKED), champion, challenger, dataset, digest)
+    before, after = (
+        sample_errors(registered_model(registry, version), dataset)
+        for version in (champion, challenger)
+    )
+    decision = decide(before, after, rule)
+    verdict = Verdict.on(champion, challenger, decision.promoted, decision.reason)
+    verdict = replace(verdict, decision=decision)
+    aliases: dict[str, int | None] = {"champion": challenger.number} if verdict.promoted else {}
+    if "challenger" in challenger.aliases:
+        aliases["challenger"] = None
+    change = Change(
+        versions={challenger.number: verdict.to_tags()},
+        aliases=aliases,
+        tags={LOCKED: digest},  # both can be judged by them
+        reason=verdict.reason,
+    )
+    registry.note(name, change)
+    return verdict
+
+
+def sample_errors(model: PackagedModel, dataset: Dataset) -> np.ndarray[Any, np.dtype[Any]]:
+    """Return the relative L2 error of a model on every test sample of a dataset.
+
+    The fields are those on which the model was trained; a dataset on another grid has to be one
+    that the model supports.
+    """
+    sizes = dict(dataset.to_xarray().sizes)
+    grid = {axis: int(sizes[axis]) for axis in model.benchmark.space}
+    benchmark = _on_grid(model.benchmark, grid)
+    parts = PartsOfStore(part_of(dataset, benchmark, "test"), benchmark)
+    errors = relative_errors(model.predictor.surrogate(grid), parts, EVALUATION_BATCH)
+    return errors.double().numpy()
+
+
+def _on_grid(benchmark: Benchmark, grid: dict[str, int]) -> Benchmark:
+    if benchmark.shape.space == tuple(grid.values()):
+        return benchmark
+    return benchmark.at_resolution(next(iter(grid.values())))
+
+
+def _require_locked(
+    locked: str | None,
+    champion: ModelVersion,
+    challenger: ModelVersion,
+    dataset: Dataset,
+    digest: str,
+) -> None:
+    """Refuse other test samples than those of earlier judgements, or of the champion before any.
+
+    The first are not chosen by a challenger of another kind of data than the champion's.
+    """
+    locked = locked or champion.tags.get(TEST_SAMPLES)
+    before, after = (each.tags.get("origin", "generated") for each in (champion, challenger))
+    if not locked and before != after:
+        raise BadInput(
+            f"{challenger} was trained on {after} data and the champion on {before} "
+            "data; choose with `lsm registry promote`"
+        )
+    if locked and locked != digest:
+        raise BadInput(
+            f"the test samples of {dataset.location} are not those by which models of "
+            f"{champion.name.removeprefix('lsm-')} are judged ({digest} instead of "
+            f"{locked}); judge on data with the same test samples, or choose with `lsm registry "
+            "promote`"
+        )
+
+
+def samples_tag(result: Result, root: Location) -> dict[str, str]:
+    """Return the tag that says which test samples a run's dataset has; none if it is gone."""
+    try:
+        return {TEST_SAMPLES: _test_digest(_dataset_of(result, root))}
+    except (NotADataset, DatasetIncomplete):
+        return {}
+
+
+def _test_digest(dataset: Dataset) -> str:
+    """Return the hash of inputs and targets of the test samples, in the order of their names."""
+    whole, hashed = dataset.to_xarray(), hashlib.sha256()
+    names = [n for n in whole if whole[n].attrs.get("role") in ("input", "target")]
+    for name in sorted(map(str, names)):
+        hashed.update(name.encode())
+        hashed.update(np.ascontiguousarray(dataset.part("test", [name])[:][name]).tobytes())
+    return hashed.hexdigest()[:16]

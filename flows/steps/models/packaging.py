@@ -1,0 +1,218 @@
+"""Trained models as MLflow model folders, which run where this project is not installed."""
+
+import json
+import logging
+import shutil
+import sys
+import tempfile
+import uuid
+import warnings
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, get_args
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from flows.errors import BadInput
+from flows.steps.models.surrogates import TrainedRun, trained_run
+from flows.steps.results import stored_result
+from flows.steps.training.sources import imported_packages, module_path, reachable
+from lsm_core.benchmarks.benchmark import Benchmark
+from lsm_core.experiments.plans.extended import benchmark_from_plain
+from lsm_core.names import ModelName
+from lsm_core.problems.variable import Variable
+from lsm_core.surrogates.predictor import Predictor, TrainedModel
+from storage.tracking.model_record import ModelVersion
+from storage.tracking.registry import ModelRegistry
+
+if TYPE_CHECKING:
+    from mlflow.models import ModelSignature
+
+SERVED = "flows.steps.models.served"
+ARTIFACTS = {"settings": "settings.json", "weights": "weights.safetensors"}
+FACTS = (
+    *("identity", "suite", "protocol", "preset", "benchmark", "model", "seed"),
+    *("origin", "code", "selection", "test"),
+)
+"""What is told of a run with its model, beside its data."""
+UNREADABLE = (
+    *(OSError, ValueError, TypeError, AttributeError, LookupError, ArithmeticError),
+    *(RuntimeError, MemoryError, SafetensorError),
+)
+"""What damaged settings and weights lead to, in the core and in the readers of their formats."""
+
+
+@dataclass(frozen=True)
+class PackagedModel:
+    """A model with what is known of it, on the sources of this project."""
+
+    benchmark: Benchmark
+    predictor: Predictor
+    facts: dict[str, Any]
+
+    @classmethod
+    def of_run(cls, run: TrainedRun) -> "PackagedModel":
+        """Return what a package of a run would hold."""
+        return cls(run.benchmark, run.predictor, facts(run))
+
+
+def package(run: TrainedRun, folder: Path) -> Path:
+    """Write a run's model as an MLflow model folder and return it; an older one is replaced.
+
+    The folder has the weights as safetensors, the settings as JSON, a signature, an input
+    example, the hash of the data, the sources that the model needs and their requirements.
+    """
+    pyfunc = _pyfunc()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    partial = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}.partial")
+    import_path = list(sys.path)
+    try:
+        with tempfile.TemporaryDirectory() as scratch:
+            code = _copy_sources(Path(scratch) / "code")
+            pyfunc.save_model(
+                partial,
+                python_model=str(module_path(SERVED)),
+                artifacts=_write_artifacts(run, Path(scratch)),
+                code_paths=[str(code / "lsm_core")],
+                signature=signature(run.predictor),
+                input_example=run.example,
+                pip_requirements=list(requirements()),
+                metadata=facts(run),
+            )
+        if folder.exists():
+            shutil.rmtree(folder)
+        partial.rename(folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+        # MLflow tries the input example and leaves the copied sources on the import path.
+        sys.path[:] = import_path
+    return folder
+
+
+def open_package(folder: Path) -> PackagedModel:
+    """Return the model of a folder that `package` wrote, without running its code."""
+    try:
+        settings = json.loads((folder / "artifacts" / ARTIFACTS["settings"]).read_bytes())
+        weights = load_file(folder / "artifacts" / ARTIFACTS["weights"])
+        predictor = Predictor(TrainedModel.from_plain(settings["trained_model"]), weights)
+        known = settings["facts"]
+        if not all(isinstance(known[name], str) for name in ("identity", "model")):
+            raise ValueError("its facts do not name a run and its model")
+        return PackagedModel(benchmark_from_plain(settings["data"]), predictor, known)
+    except UNREADABLE as error:
+        first = str(error).partition("\n")[0]
+        raise BadInput(
+            f"{folder} is no model folder that can be read here ({first}); `lsm registry` makes "
+            "one of a finished run"
+        ) from error
+
+
+def registered_model(registry: ModelRegistry, version: ModelVersion) -> PackagedModel:
+    """Return the model of a version: of its run, or MLflow's copy if another store has that."""
+    if stored_result(registry.root, version.tags["identity"]) is not None:
+        return PackagedModel.of_run(trained_run(version.tags["identity"], registry.root))
+    with tempfile.TemporaryDirectory() as scratch:
+        return open_package(registry.download(version, Path(scratch)))
+
+
+def facts(run: TrainedRun) -> dict[str, Any]:
+    """Return what identifies a model and what is known of its quality, as plain data."""
+    plain, data = run.result.to_plain(), run.result.settings["data"]
+    return {
+        **{name: plain[name] for name in FACTS},
+        "n_train": data["split_sizes"]["train"],
+        "added": data.get("added", []),
+        "dataset": run.result.dataset.digest,
+    }
+
+
+def signature(predictor: Predictor) -> "ModelSignature":
+    """Return names and shapes of the variables, samples first; -1 stands for any size.
+
+    The axes of space are free if the model can move to another grid.
+    """
+    import numpy as np
+    from mlflow.models import ModelSignature
+    from mlflow.types import Schema, TensorSpec
+
+    model = predictor.model
+    is_free = predictor.supports({axis: 2 * size for axis, size in model.grid.items()})
+
+    def spec(variable: Variable) -> TensorSpec:
+        sizes = zip(variable.dims, variable.shape, strict=True)
+        shape = (-1 if is_free and dim in model.space else size for dim, size in sizes)
+        return TensorSpec(np.dtype(np.float32), (-1, *shape), variable.name)
+
+    return ModelSignature(
+        Schema([spec(variable) for variable in model.inputs]),
+        Schema([spec(variable) for variable in model.targets]),
+    )
+
+
+@cache
+def requirements() -> tuple[str, ...]:
+    """Return the packages that a model folder's sources import, in the versions used here."""
+    others = imported_packages(_modules()) - set(sys.stdlib_module_names) - {"lsm_core"}
+    return tuple(sorted(map(_pinned, others)))
+
+
+def _pinned(package: str) -> str:
+    try:
+        installed = version(package)
+    except PackageNotFoundError:
+        # Asked second: it reads the metadata of everything that is installed.
+        package = packages_distributions()[package][0]
+        installed = version(package)
+    # The part after "+" names a build, of which an index may have others.
+    return f"{package}=={installed.partition('+')[0]}"
+
+
+def _modules() -> set[str]:
+    """Return the modules that run inside a model folder, packages of theirs included."""
+    # The catalogue finds models by their names, which no import tells.
+    models = (f"lsm_core.models.{name}" for name in get_args(ModelName))
+    modules = reachable((SERVED, *models))
+    parents = {
+        ".".join(parts[:depth])
+        for parts in (module.split(".") for module in modules)
+        for depth in range(1, len(parts))
+    }
+    return modules | {parent for parent in parents if parent.startswith("lsm_core")}
+
+
+def _copy_sources(target: Path) -> Path:
+    """Copy the modules of the core that a model needs, as the packages they are."""
+    for module in _modules() - {SERVED}:
+        source = module_path(module)
+        place = target.joinpath(*module.split("."))
+        place = place / source.name if source.name == "__init__.py" else place.with_suffix(".py")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, place)
+    return target
+
+
+def _pyfunc() -> ModuleType:
+    """Return MLflow's module, which warns of type hints of its own when it is first imported."""
+    # It tells every step of writing a model; only what goes wrong is worth a line.
+    logging.getLogger("mlflow.pyfunc").setLevel(logging.WARNING)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return import_module("mlflow.pyfunc")
+
+
+def _write_artifacts(run: TrainedRun, folder: Path) -> dict[str, str]:
+    settings = {
+        "trained_model": run.predictor.model.plain(),
+        "data": run.result.settings["data"],
+        "facts": facts(run),
+    }
+    places = {name: folder / file for name, file in ARTIFACTS.items()}
+    places["settings"].write_text(json.dumps(settings, indent=1, sort_keys=True), encoding="utf-8")
+    weights = {name: value.contiguous() for name, value in run.predictor.weights.items()}
+    save_file(weights, places["weights"])
+    return {name: str(place) for name, place in places.items()}

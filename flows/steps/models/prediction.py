@@ -1,0 +1,251 @@
+"""Predictions for fields in a file, with a picture and VTK files if they are asked for."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flows.errors import BadInput
+from flows.steps.models.packaging import PackagedModel, open_package, registered_model
+from flows.steps.models.surrogates import trained_run
+from flows.steps.reports.pictures import length_unit
+from lsm_core.benchmarks.benchmark import Benchmark
+from lsm_core.problems.panel import Panel
+from lsm_core.reporting.figures import panel_figure, showcase
+from lsm_core.surrogates.predictor import TrainedModel
+from storage.errors import NoSuchModel
+from storage.fields.files import (
+    FieldFile,
+    FieldFileInvalid,
+    NamedArray,
+    read_fields,
+    require_writable_kind,
+    variable_names,
+    write_fields,
+)
+from storage.fields.vtk import write_vtk
+from storage.location import Location
+from storage.tracking.registry import ModelRegistry, is_reference
+
+Arrays = dict[str, NDArray[Any]]
+
+DRAWN_SAMPLES = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outputs:
+    """Where predictions go: the file of fields, and a picture and VTK files if they are wanted."""
+
+    fields: Path
+    plot: Path | None = None
+    vtk: Path | None = None
+
+    def require_possible(self) -> None:
+        """Raise BadInput for a name that nothing can be written under, before any work is done."""
+        for path, ending in ((self.plot, ".svg"), (self.vtk, ".vtk")):
+            if path is not None and path.suffix != ending:
+                raise BadInput(f"{path} has the ending {path.suffix!r}, expected {ending}")
+        require_writable_kind(self.fields)
+
+
+def predict_file(
+    model: str, source: Path, outputs: Outputs, root: Location, tracking_uri: str
+) -> dict[str, Any]:
+    """Predict for the inputs of a file and return what was done, as plain data.
+
+    `model` is the identity of a run or the beginning of one, a registered model such as
+    `lsm-darcy@champion`, or a model folder. Where the file has the true targets, too, the
+    relative error of every sample is told.
+    """
+    try:
+        outputs.require_possible()
+        packaged = find_model(model, root, tracking_uri)
+        given = _given(source, packaged.predictor.model)
+        predicted = packaged.predictor(given)
+        _write(outputs.fields, packaged, predicted, model)
+    except (FieldFileInvalid, NoSuchModel) as error:
+        raise BadInput(str(error)) from error
+    except ValueError as error:
+        raise BadInput(f"{source} does not suit the model {model}: {error}") from error
+    drawing = _Drawing(packaged, given, predicted)
+    if outputs.plot is not None:
+        Location.parse(str(outputs.plot)).write_bytes(drawing.picture().encode())
+    return {
+        "model": packaged.facts["identity"],
+        "samples": len(next(iter(predicted.values()))),
+        "grid": drawing.grid,
+        "fields": str(outputs.fields),
+        "plot": str(outputs.plot) if outputs.plot else None,
+        "vtk": [str(path) for path in drawing.write_vtk(outputs.vtk)] if outputs.vtk else [],
+        "rel_l2": _errors(given, predicted),
+    }
+
+
+def find_model(text: str, root: Location, tracking_uri: str) -> PackagedModel:
+    """Return the model that a run's identity, a registered name or a folder names."""
+    if is_reference(text):
+        registry = ModelRegistry(tracking_uri, root)
+        return registered_model(registry, registry.find(text))
+    if (Path(text) / "MLmodel").is_file():
+        return open_package(Path(text))
+    runs = [name for name in (root / "checkpoints").names() if text and name.startswith(text)]
+    if len(runs) != 1:
+        found = f"{len(runs)} runs begin with it" if runs else "it is none of these"
+        raise BadInput(
+            f"{text!r} names no model, {found}: a run in {root}, a registered model like "
+            "lsm-darcy@champion, or a model folder"
+        )
+    return PackagedModel.of_run(trained_run(runs[0], root))
+
+
+def _given(source: Path, model: TrainedModel) -> Arrays:
+    """Return inputs, and targets if all are there, with a sample axis in front."""
+    inputs, targets = ([v.name for v in part] for part in (model.inputs, model.targets))
+    held = variable_names(source)
+    has_truth = all(name in held for name in targets)
+    arrays = read_fields(source, [*inputs, *(targets if has_truth else [])])
+    n_axes = {v.name: len(v.dims) for v in (*model.inputs, *model.targets)}
+    if all(values.ndim == n_axes[name] for name, values in arrays.items()):
+        return {name: values[None] for name, values in arrays.items()}
+    return arrays
+
+
+def _write(target: Path, packaged: PackagedModel, predicted: Arrays, model: str) -> None:
+    variables = {
+        v.name: NamedArray(
+            values=predicted[v.name],
+            dims=("sample", *v.dims),
+            unit=v.unit,
+            description=f"{v.description}, predicted" if v.description else "predicted",
+        )
+        for v in packaged.predictor.model.targets
+    }
+    sizes = {
+        dim: size
+        for named in variables.values()
+        for dim, size in zip(named.dims, named.values.shape, strict=True)
+    }
+    benchmark = _benchmark_at(packaged, {axis: sizes[axis] for axis in packaged.benchmark.space})
+    known = benchmark.coordinates if benchmark is not None else {}
+    attributes = {"model": model, **{k: str(v) for k, v in packaged.facts.items() if k != "test"}}
+    content = FieldFile(
+        variables=variables,
+        coordinates={axis: x for axis, x in known.items() if sizes.get(axis) == len(x)},
+        attributes=attributes,
+    )
+    write_fields(target, content)
+
+
+def _errors(given: Arrays, predicted: Arrays) -> list[float] | None:
+    """Return the relative L2 error of every sample, or None if the truth is not known."""
+    if not all(given.get(name, np.empty(0)).shape == v.shape for name, v in predicted.items()):
+        return None
+
+    def flat(arrays: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+        return np.concatenate(
+            [arrays[name].reshape(len(v), -1) for name, v in predicted.items()], 1
+        )
+
+    truth = flat(given)
+    errors = np.linalg.norm(flat(predicted) - truth, axis=1) / np.linalg.norm(truth, axis=1)
+    return [float(error) for error in errors]
+
+
+def _benchmark_at(packaged: PackagedModel, grid: Mapping[str, int]) -> Benchmark | None:
+    """Return the benchmark on a grid, or None if it has no such grid."""
+    if dict(grid) == packaged.predictor.model.grid:
+        return packaged.benchmark
+    try:
+        moved = packaged.benchmark.at_resolution(next(iter(grid.values())))
+    except ValueError:
+        return None
+    return moved if moved.shape.space == tuple(grid.values()) else None
+
+
+class _Drawing:
+    """Pictures and meshes of the samples of one prediction."""
+
+    def __init__(self, packaged: PackagedModel, given: Arrays, predicted: Arrays) -> None:
+        self.packaged, self.given, self.predicted = packaged, given, predicted
+        model = packaged.predictor.model
+        first = model.targets[0]
+        sizes = dict(zip(first.dims, predicted[first.name].shape[1:], strict=True))
+        self.grid = {axis: sizes[axis] for axis in model.space}
+        self.model = model.at(self.grid)
+        self.has_truth = _errors(given, predicted) is not None
+        self.length_unit = length_unit(packaged.benchmark)
+
+    def picture(self) -> str:
+        """Return the first samples, as SVG: the first beside its truth where that is known."""
+        name = self.packaged.facts["model"]
+        if self.has_truth:
+            truth = self._panels(self._sample(0, self.given))
+            guess = self._panels(self._sample(0, {**self.given, **self.predicted}))
+            return showcase(truth, {name: guess[-1]}, self.length_unit)
+        samples = []
+        for number in range(min(DRAWN_SAMPLES, len(self.predicted[self.model.targets[0].name]))):
+            *inputs, last = self._panels(self._sample(number, {**self.given, **self.predicted}))
+            samples.append([*inputs, replace(last, title=f"{last.title}, predicted by {name}")])
+        return panel_figure(samples, self.length_unit)
+
+    def write_vtk(self, path: Path) -> list[Path]:
+        """Write one file a sample and frame and return their paths."""
+        n_samples = len(self.predicted[self.model.targets[0].name])
+        n_frames = self.grid.get("time", 1)
+        width = len(str(n_samples - 1)), len(str(n_frames - 1))
+        written = []
+        for number in range(n_samples):
+            for frame, (positions, fields) in enumerate(self._frames(number)):
+                sample = f"_sample{number:0{width[0]}d}" if n_samples > 1 else ""
+                time = f"_{frame:0{width[1]}d}" if n_frames > 1 else ""
+                place = path.with_name(f"{path.stem}{sample}{time}{path.suffix}")
+                write_vtk(place, positions, fields, f"{self.model.benchmark} by lsm")
+                written.append(place)
+        return written
+
+    def _frames(self, number: int) -> Iterator[tuple[tuple[NDArray[Any], ...], Arrays]]:
+        """Yield positions and fields of one sample: once, or for every frame if time is an axis.
+
+        The mesh of a frame is the one that the picture of the sample up to that frame shows.
+        """
+        sample = self._sample(number, {**self.given, **self.predicted})
+        variables = (*self.model.inputs, *self.model.targets)
+        time = {v.name: v.dims.index("time") for v in variables if "time" in v.dims}
+        for frame in range(self.grid.get("time", 1)):
+            until, at_frame = dict(sample), dict(sample)
+            for name, axis in time.items():
+                until[name] = sample[name].take(range(frame + 1), axis)
+                at_frame[name] = sample[name].take(frame, axis)
+            positions = self._panels(until)[-1].positions
+            shape = positions[0].shape
+            yield positions, {n: v for n, v in at_frame.items() if v.shape[: len(shape)] == shape}
+
+    def _sample(self, number: int, arrays: Arrays) -> Arrays:
+        return {name: values[number] for name, values in arrays.items()}
+
+    def _panels(self, sample: Arrays) -> list[Panel]:
+        """Return what to draw of a sample, also on a grid that its benchmark does not have."""
+        benchmark = _benchmark_at(self.packaged, self.grid)
+        try:
+            # Where positions are part of the sample, any benchmark of the kind knows them.
+            return (benchmark or self.packaged.benchmark).panels(sample)
+        except (ValueError, KeyError) as error:
+            if len(self.grid) > 2:
+                raise BadInput(
+                    f"{self.model.benchmark} on {' x '.join(map(str, self.grid.values()))} points "
+                    "cannot be drawn, its positions are not known; predict on the grid of training"
+                ) from error
+        self.length_unit = "1"  # these are not positions, but parts of each side
+        axes = np.meshgrid(*(np.linspace(0, 1, n) for n in self.grid.values()), indexing="ij")
+        return [
+            Panel(
+                title=v.name.replace("_", " "),
+                positions=tuple(axes),
+                values=sample[v.name].reshape(*axes[0].shape, -1)[..., -1],
+                unit=v.unit,
+            )
+            for v in (*self.model.inputs, *self.model.targets)
+        ]

@@ -1,0 +1,180 @@
+"""Trained models into the registry of the tracking store, one name a benchmark."""
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from flows.steps.models.judgement import (
+    LOCKED,
+    TEST_SAMPLES,
+    Verdict,
+    samples_tag,
+    settle_champion,
+)
+from flows.steps.models.packaging import facts, package
+from flows.steps.models.surrogates import trained_run
+from flows.steps.results import stored_result
+from flows.steps.training.run_record import now, stored_record
+from lsm_core.result import Result
+from storage.errors import StoreUnavailable
+from storage.location import Location
+from storage.runs.leases import Leases
+from storage.tracking.echo import RunRecord, send
+from storage.tracking.model_record import Change, ModelVersion
+from storage.tracking.registry import Alias, ModelRegistry, registered_name
+from storage.tracking.store import open_tracking
+
+
+@dataclass
+class Registrar:
+    """Registers the models of finished runs, and lets the best of each benchmark be its champion.
+
+    A training is done when its result is in the store: whatever goes wrong here is told and
+    nothing more. Runs that are registered already are left as they are, so that finishing the
+    same runs again makes up for what was missed.
+    """
+
+    root: Location
+    tracking_uri: str
+    report: Callable[[str], None]
+    registered: dict[str, list[Result]] = field(default_factory=dict)
+    missed: list[Result] = field(default_factory=list)
+    why: str = ""
+
+    def add(self, result: Result) -> None:
+        """Register the model of a finished run, unless it is registered."""
+        if self.missed:
+            self.missed.append(result)  # the others need not wait for an absent server again
+            return
+        try:
+            # Asks once, where a client of the registry would ask again for minutes.
+            _ = open_tracking(self.tracking_uri, self.root).experiment_id
+            version = register_once(result.identity, self.root, self.tracking_uri)
+        except StoreUnavailable as error:
+            self.why = str(error)
+            self.missed.append(result)
+        except Exception as error:  # whatever it is, the training is done and kept
+            self.report(f"run {result.identity} is not registered: {error}")
+        else:
+            self.report(str(version))
+            self.registered.setdefault(result.benchmark, []).append(result)
+
+    def settle(self) -> None:
+        """Let the best run of each benchmark challenge its champion; tell what was missed."""
+        for benchmark, results in self.registered.items():
+            try:
+                with Leases(self.root / "claims").hold(f"champion-{benchmark}"):
+                    verdict = settle_champion(results, self.root, self.tracking_uri)
+            except Exception as error:  # as above
+                self.report(f"the champion stays: {error}")
+                continue
+            if verdict is not None:
+                self.report(f"{verdict.model}/{verdict.challenger}: {verdict.reason}")
+            n_unfair = sum(result.selection == "best_test" for result in results)
+            if n_unfair:
+                self.report(
+                    f"{n_unfair} runs of {benchmark} had their epoch chosen by the test samples, "
+                    "by which champions are judged, and do not challenge"
+                )
+        if self.missed:
+            self.report(
+                f"{len(self.missed)} finished runs are not registered: {self.why}; the same "
+                "command registers them later, without training again"
+            )
+
+
+def register_once(identity: str, root: Location, tracking_uri: str) -> ModelVersion:
+    """Return the version of a finished run, which is added if there is none; aliases stay."""
+    run = trained_run(identity, root)
+    record = ModelRegistry(tracking_uri, root).record
+    name = registered_name(run.benchmark.name)
+    version = record.state(name).of_run(identity)
+    if version is None:
+        version = record.add(name, model_tags(facts(run)) | samples_tag(run.result, root))
+    echo_models(name, root, tracking_uri)
+    return version
+
+
+def echo_models(name: str, root: Location, tracking_uri: str) -> int:
+    """Send what MLflow lacks of the models of a name; return how much that was."""
+    registry = ModelRegistry(tracking_uri, root)
+
+    @contextmanager
+    def upload_of(version: ModelVersion) -> Iterator[tuple[str, Path]]:
+        identity = version.tags["identity"]
+        # Of a run that was removed from the store only the number and the tags can be kept.
+        bare = RunRecord(identity=identity, name=str(version), started=now())
+        sent = send(open_tracking(tracking_uri, root), stored_record(root, identity) or bare)
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = Path(scratch) / name
+            if stored_result(root, identity) is None:
+                folder.mkdir()
+                (folder / "README.md").write_text(f"Run {identity} is not in {root} any more.\n")
+            else:
+                package(trained_run(identity, root), folder)
+            yield sent.run_id, folder
+
+    # Two that upload the same version would make two of it.
+    with Leases(root / "claims").hold(f"echo-{name}"):
+        return registry.echo(name, upload_of)
+
+
+def register_run(
+    identity: str, root: Location, tracking_uri: str, alias: Alias | None = None
+) -> ModelVersion:
+    """Add the model of a finished run to the registry and return its version.
+
+    It gets the alias if one is given. The first model of a benchmark becomes its champion, so that
+    there is always one to compare with.
+    """
+    version = register_once(identity, root, tracking_uri)
+    registry, reason, locked = ModelRegistry(tracking_uri, root), "registered as such", {}
+    aliases: dict[str, int | None] = {} if alias is None else {alias: version.number}
+    if "champion" not in {*registry.state(version.name).aliases, *aliases}:
+        aliases["champion"], reason = version.number, "the first champion"
+        locked[LOCKED] = version.tags.get(TEST_SAMPLES, "")
+    registry.note(version.name, Change(aliases=aliases, tags=locked, reason=reason))
+    return registry.find(str(version))
+
+
+def registered_models(root: Location, tracking_uri: str) -> list[dict[str, Any]]:
+    """Return all versions of all models as plain data, newest first within a name."""
+    record = ModelRegistry(tracking_uri, root).record
+    return [
+        version.to_plain()
+        for name in record.names()
+        for version in record.state(name).newest_first()
+    ]
+
+
+def promote(reference: str, root: Location, tracking_uri: str) -> ModelVersion:
+    """Make the version that a text like `lsm-darcy/3` names the champion, and return it.
+
+    If it was trained on other data than the champion, its test samples judge from now on, or those
+    of the next judgement if they are not known: whoever promotes decides by what models are
+    measured, too. The champion before it does not come back by the verdict that made it one.
+    """
+    registry = ModelRegistry(tracking_uri, root)
+    version = registry.find(reference)
+    champion = registry.state(version.name).with_alias("champion")
+    verdicts, locked = dict[int, dict[str, str]](), dict[str, str]()
+    if champion is not None and champion.tags.get("dataset") != version.tags.get("dataset"):
+        locked[LOCKED] = version.tags.get(TEST_SAMPLES, "")
+    if champion is not None and champion.number != version.number:
+        verdict = Verdict.on(version, champion, False, "another was promoted by hand")
+        verdicts[champion.number] = verdict.to_tags()
+    change = Change(versions=verdicts, aliases={"champion": version.number}, tags=locked)
+    registry.note(version.name, replace(change, reason="promoted by hand"))
+    return registry.find(str(version))
+
+
+def model_tags(known: dict[str, Any]) -> dict[str, str]:
+    """Return what is known of a model as the tags of its version: searchable, metrics included."""
+    tags = {name: str(value) for name, value in known.items() if name not in ("test", "added")}
+    tags["added"] = json.dumps(known["added"])
+    scores = {f"test/{name}": f"{value:.6g}" for name, value in known["test"].items()}
+    return tags | scores

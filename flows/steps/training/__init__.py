@@ -1,0 +1,1 @@
+"""One training run, from its cell to its result."""

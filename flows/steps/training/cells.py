@@ -1,0 +1,136 @@
+"""The cells of a comparison: which experiments they are, and what came of those that failed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, get_args
+
+from flows.errors import BadInput
+from flows.parameters import TrainingSetting
+from flows.steps.data.datasets import recipe_of
+from flows.steps.training.sources import code_digest
+from lsm_core.experiments.experiment import BoundExperiment, Experiment, Start
+from lsm_core.experiments.plans.official import OfficialPlan
+from lsm_core.experiments.plans.plan import DataPlan
+from lsm_core.experiments.presets import applies, check_applies, experiment
+from lsm_core.models.catalogue import ModelConfig
+from lsm_core.names import BenchmarkName, ModelName, PresetName
+from lsm_core.result import Failure
+
+
+def cell(
+    preset: PresetName, benchmark: BenchmarkName, model: ModelName, seed: int = 0
+) -> BoundExperiment:
+    """Return a preset's cell."""
+    return bind(experiment(preset, benchmark, model, seed))
+
+
+def benchmark_cells(
+    preset: PresetName,
+    benchmarks: Sequence[BenchmarkName] | None,
+    models: Sequence[ModelName] | None,
+    seeds: Sequence[int],
+) -> list[BoundExperiment]:
+    """Return every pair of benchmark and model that go together, once a seed; all if none named.
+
+    BadInput if models and benchmarks are named and none of them go together.
+    """
+    pairs = [
+        (benchmark, model)
+        for benchmark in benchmarks or get_args(BenchmarkName)
+        for model in models or get_args(ModelName)
+    ]
+    fitting = [pair for pair in pairs if applies(*pair)]
+    if not fitting:
+        try:
+            check_applies(*pairs[0])
+        except ValueError as error:
+            raise BadInput(str(error)) from error
+    return [cell(preset, *pair, seed) for pair in fitting for seed in seeds]
+
+
+def chosen_cell(
+    preset: PresetName,
+    benchmark: BenchmarkName,
+    model: ModelName,
+    seed: int,
+    *,
+    source: str | None = None,
+    training: Mapping[TrainingSetting, Any] | None = None,
+    frozen: Sequence[str] = (),
+) -> BoundExperiment:
+    """Return a cell with settings of its own: a source to start from, other ways to train.
+
+    The source is a benchmark, whose cell of the same preset, model and seed is trained first, or
+    the identity of a finished run. BadInput for settings that do not exist or make no sense.
+    """
+    try:
+        check_applies(benchmark, model)
+        chosen = experiment(preset, benchmark, model, seed)
+        changes: dict[str, Any] = {str(name): value for name, value in (training or {}).items()}
+        chosen = replace(chosen, training=replace(chosen.training, **changes))
+        if source is not None:
+            named = next((name for name in get_args(BenchmarkName) if name == source), None)
+            origin = experiment(preset, named, model, seed) if named else source
+            chosen = replace(chosen, start=Start(source=origin, frozen=tuple(frozen)))
+        elif frozen:
+            raise ValueError("only parts of a model that starts from another run can be frozen")
+    except (ValueError, TypeError) as error:
+        raise BadInput(str(error)) from error
+    return bind(chosen)
+
+
+def bind(experiment: Experiment) -> BoundExperiment:
+    """Return an experiment bound to its data's recipe and to today's sources, its source too."""
+    source = experiment.start.source if experiment.start else None
+    return BoundExperiment(
+        experiment=experiment,
+        dataset=recipe_of(experiment.data),
+        code=code_digest(*_model_modules(experiment.model)),
+        source=bind(source) if isinstance(source, Experiment) else source,
+    )
+
+
+def plans_of(cell: BoundExperiment) -> list[DataPlan]:
+    """Return the data of a cell and of those that it starts from."""
+    return [cell.data, *(plans_of(cell.source) if isinstance(cell.source, BoundExperiment) else ())]
+
+
+def on_official_data(
+    cell: BoundExperiment, plans: Mapping[DataPlan, OfficialPlan]
+) -> BoundExperiment:
+    """Return a cell on official data in place of its own, and so its source.
+
+    BadInput if it chooses an epoch by validation samples and there are none.
+    """
+    return bind(_moved(cell.experiment, plans))
+
+
+def _moved(experiment: Experiment, plans: Mapping[DataPlan, OfficialPlan]) -> Experiment:
+    start, data = experiment.start, plans[experiment.data]
+    if start is not None and isinstance(start.source, Experiment):
+        start = replace(start, source=_moved(start.source, plans))
+    if experiment.training.selection == "best_validation" and not data.n_validation:
+        raise BadInput(
+            f"the official files of {data.benchmark.name} leave no samples to validate on; take "
+            "the last epoch (--selection last)"
+        )
+    return replace(experiment, data=data, start=start)
+
+
+def _model_modules(config: ModelConfig) -> tuple[str, ...]:
+    """Return the modules of a model and of the model inside it."""
+    modules = (type(config).__module__,)
+    body = getattr(config, "body", None)
+    return modules if body is None else (*modules, *_model_modules(body))
+
+
+def failed(cell: BoundExperiment, error: Any, study: str = "train", setting: str = "") -> Failure:
+    """Return the record of a cell that did not end well."""
+    return Failure(**vars(cell.outcome(study, setting)), error=f"{type(error).__name__}: {error}")
+
+
+def slots(n_cells: int, n_workers: int) -> int:
+    """Return how many trainings run at once: as many as cores, or one where there is a GPU."""
+    import torch
+
+    return 1 if torch.cuda.is_available() else max(1, min(n_cells, n_workers))

@@ -1,0 +1,169 @@
+"""What MLflow is to have of a run: names, tags, settings, metrics and files, from the store.
+
+One function each for a run that is under way and for one that is finished; the training, the flow
+that it is part of and `lsm runs sync` send what these return.
+"""
+
+import json
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from mlflow.entities import Metric
+
+from flows.steps.results import begun_in, result_in, saved_history
+from lsm_core.result import Begun, Epoch, Outcome, Result, marked
+from storage.location import Location
+from storage.runs.checkpoints import Checkpoints
+from storage.tracking.charts_page import suite_tag
+from storage.tracking.echo import RunRecord, Status
+
+METRICS = {
+    "train": "train/rel_l2",
+    "validation": "validation/rel_l2",
+    "test": "test/rel_l2_by_epoch",
+    "learning_rate": "train/learning_rate",
+    "seconds": "time/seconds_per_epoch",
+    "samples_per_second": "time/samples_per_second",
+    "peak_bytes": "memory/peak_bytes",
+}
+"""What an epoch showed, by names that MLflow's charts group."""
+
+
+def unfinished_record(
+    begun: Begun,
+    history: Sequence[Epoch] = (),
+    status: Status | None = "RUNNING",
+    suites: Collection[str] = (),
+) -> RunRecord:
+    """Return the record of a run that has come so far; the history is what a checkpoint holds."""
+    return replace(
+        _record(begun, begun, suites),
+        started=begun.started,
+        points=_points_of(history, [each.at or begun.started for each in history]),
+        status=status,
+        ended=now() if status == "FAILED" else None,
+    )
+
+
+def finished_record(
+    result: Result,
+    begun: Begun | None = None,
+    suites: Collection[str] = (),
+    files: Mapping[str, Callable[[], bytes]] | None = None,
+) -> RunRecord:
+    """Return the record of a finished run, which belongs to these suites beside its own."""
+    finished = milliseconds(result.finished)
+    times = _times(result.history, finished)
+    first = result.history[0] if result.history else None
+    started = times[0] - round(1000 * first.seconds) if first else finished
+    figures = [Metric(name, value, finished, step) for name, value, step in _figures(result)]
+    return replace(
+        _record(result, result, suites if begun is None else {*suites, begun.suite}),
+        started=begun.started if begun else started,
+        points=[*_points_of(result.history, times), *figures],
+        status="FINISHED",
+        ended=finished,
+        files=files or {},
+    )
+
+
+def stored_record(
+    root: Location,
+    identity: str,
+    suites: Collection[str] = (),
+    files: Callable[[Result], Mapping[str, Callable[[], bytes]]] | None = None,
+    *,
+    has_failed: bool = False,
+) -> RunRecord | None:
+    """Return the record of a run as the store knows it; None of one that left nothing to send."""
+    checkpoints = Checkpoints(root / "checkpoints" / identity)
+    begun, result = begun_in(checkpoints), result_in(checkpoints)
+    if result is not None:
+        return finished_record(result, begun, suites, files(result) if files else None)
+    if begun is None:
+        return None
+    history = saved_history(checkpoints)
+    record = unfinished_record(begun, history, "FAILED" if has_failed else None, suites)
+    # Of a failure only the last epoch before it is known.
+    return replace(record, ended=record.points[-1].timestamp if record.points else begun.started)
+
+
+def now() -> int:
+    """Return the time in milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def milliseconds(moment: str) -> int:
+    """Return a moment, written as results have it, in milliseconds since 1970."""
+    return round(1000 * datetime.fromisoformat(moment).timestamp())
+
+
+def _record(run: Outcome, kept: Begun | Result, suites: Collection[str]) -> RunRecord:
+    """Return what is known of a run from its first day: by what it is found and grouped."""
+    name = f"{run.benchmark} {run.model}{run.setting and ', '}{run.setting}"
+    return RunRecord(
+        identity=run.identity,
+        name=f"{marked(name, run.origin)} seed {run.seed}",
+        started=0,
+        tags={
+            "suite": run.suite,
+            **{suite_tag(suite): "yes" for suite in sorted({run.suite, *suites})},
+            **({"setting": run.setting} if run.setting else {}),
+            "benchmark": run.benchmark,
+            "model": run.model,
+            "preset": run.preset,
+            "seed": str(run.seed),
+            "protocol": run.protocol,
+            "dataset": kept.dataset.digest,
+            "origin": run.origin,
+            "code": kept.code,
+            **({"source": run.source} if run.source else {}),
+        },
+        # As the store has them: what is a tuple today is a list when it is read again.
+        parameters=dict(_flatten("", json.loads(json.dumps(kept.settings)))),
+    )
+
+
+def _flatten(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield settings by flat, searchable names."""
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from _flatten(f"{prefix}{name}.", value)
+        else:
+            yield f"{prefix}{name}", str(value)
+
+
+def _points_of(history: Sequence[Epoch], times: Sequence[int]) -> list[Metric]:
+    return [
+        Metric(metric, getattr(each, name), at, each.epoch)
+        for each, at in zip(history, times, strict=True)
+        for name, metric in METRICS.items()
+        if getattr(each, name) is not None
+    ]
+
+
+def _times(history: Sequence[Epoch], finished: int) -> list[int]:
+    """Return when each epoch ended; of older runs, as if nothing had come between them."""
+    ends, end = [], finished
+    for each in reversed(history):
+        end = each.at or end
+        ends.append(end)
+        end -= round(1000 * each.seconds)
+    return ends[::-1]
+
+
+def _figures(result: Result) -> Iterator[tuple[str, float, int]]:
+    """Yield the figures of a finished run, with their steps."""
+    for split, scores in (("test", result.test), ("validation", result.validation)):
+        for name, value in scores.items():
+            if (split, name) != ("validation", Result.ERROR):  # logged with every epoch
+                yield f"{split}/{name}", value, result.epochs
+    # A chart a benchmark, since bars are to be errors on the same samples. Step 0 makes them bars.
+    kind = "" if result.origin == "generated" else f"-{result.origin}"
+    yield f"leaderboard/{result.benchmark}{kind}", result.error, 0
+    yield "model/parameters", result.parameters, result.epochs
+    if result.mean_prediction is not None:
+        yield "test/rel_l2_of_the_mean", result.mean_prediction, result.epochs

@@ -1,0 +1,39 @@
+"""The few test samples that are kept with every run, with what the model made of them."""
+
+from typing import Any
+
+from numpy.typing import NDArray
+
+from lsm_core.benchmarks.benchmark import Benchmark
+from lsm_core.problems.fields import unstack_channels
+from lsm_core.problems.panel import Panel
+from storage.datasets.reader import Dataset
+
+SHOWN_SAMPLES = 3
+PREDICTED = "predicted:"
+"""Marks what a model made of a variable, among the arrays kept with its run."""
+
+
+def showcase_arrays(
+    benchmark: Benchmark, dataset: Dataset, predicted: NDArray[Any]
+) -> dict[str, NDArray[Any]]:
+    """Return the first test samples and their predictions `(samples, *space, channel)`, by name."""
+    space = dict(zip(benchmark.space, benchmark.shape.space, strict=True))
+    guesses = unstack_channels(predicted, benchmark.with_role("target"), space)
+    names = [v.name for v in (*benchmark.with_role("input"), *benchmark.with_role("target"))]
+    truth = dataset.part("test", names)[: len(predicted)]
+    return {**truth, **{f"{PREDICTED}{name}": values for name, values in guesses.items()}}
+
+
+def showcase_panels(
+    benchmark: Benchmark, shown: dict[str, dict[str, NDArray[Any]]], sample: int
+) -> tuple[list[Panel], dict[str, Panel]]:
+    """Return the panels of a test sample, and the last of them as each model predicts it."""
+    truth: dict[str, NDArray[Any]] = {}
+    predicted = {}
+    for model, arrays in shown.items():
+        one = {name: values[sample] for name, values in arrays.items()}
+        truth = {name: values for name, values in one.items() if not name.startswith(PREDICTED)}
+        guess = {n.removeprefix(PREDICTED): v for n, v in one.items() if n.startswith(PREDICTED)}
+        predicted[model] = benchmark.panels({**truth, **guess})[-1]
+    return benchmark.panels(truth), predicted

@@ -1,0 +1,1 @@
+"""Which samples of which problem: the data of an experiment."""

@@ -1,0 +1,186 @@
+"""How each benchmark is run: its data in every preset, and how it is trained on.
+
+A protocol belongs to its benchmark, but does not lie in the benchmark's file: datasets are named by
+the sources that made them, and another number of epochs would make them anew.
+
+Free of torch, so that preparing data starts fast.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lsm_core.benchmarks.airfoil import Airfoil
+from lsm_core.benchmarks.benchmark import Benchmark
+from lsm_core.benchmarks.burgers import Burgers
+from lsm_core.benchmarks.darcy import Darcy
+from lsm_core.benchmarks.elasticity_grid import ElasticityGrid
+from lsm_core.benchmarks.elasticity_points import ElasticityPoints
+from lsm_core.benchmarks.navier_stokes import NavierStokes
+from lsm_core.benchmarks.pipe import Pipe
+from lsm_core.benchmarks.plasticity import Plasticity
+from lsm_core.experiments.plans.plan import DataPlan
+from lsm_core.names import BenchmarkName, PresetName, Scheme
+
+Schemes = tuple[Scheme, Scheme]
+"""How inputs and targets are scaled."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Protocol:
+    """Which samples of a benchmark are used, and how models are trained on them.
+
+    `published` has the sizes of the published files, with validation samples of its own beside
+    them; `quick` is chosen so that all benchmarks take minutes to generate on two cores.
+    """
+
+    smoke: DataPlan
+    quick: DataPlan
+    published: DataPlan
+    quick_epochs: int = 6
+    """About half a minute on one core for most models."""
+    quick_batch: int = 4
+    """With so few epochs, small batches learn most: the number of steps is what is short."""
+    quick_modes: int | tuple[int, ...] | None = None
+    """Fourier modes along the axes at preset quick, where its grid has no room for the usual."""
+    scaled: Schemes = ("none", "none")
+    """Scales of the presets `paper` and `release`: the released choice."""
+    scaled_small: Schemes = ("channel", "pointwise")
+    """Scales of the small presets. With targets scaled point by point a model starts at their mean,
+    from where it learns faster. Inputs are not: where a few samples agree by chance, another would
+    be far out of range."""
+    released_rate: float = 1e-3
+    """Learning rate that the released script starts at."""
+    released_width: int = 32
+    """First width of LSM in the released script."""
+
+    @property
+    def plans(self) -> Mapping[PresetName, DataPlan]:
+        """Return the data of every preset."""
+        return {
+            "smoke": self.smoke,
+            "quick": self.quick,
+            "matched": self.quick,
+            "paper": self.published,
+            "release": self.published,
+        }
+
+    @property
+    def is_periodic(self) -> bool:
+        """Return whether the last point of each axis is the neighbour of the first."""
+        return self.published.benchmark.positions == "periodic nodes"
+
+    @property
+    def is_scattered(self) -> bool:
+        """Return whether fields stand on points in no order, not on a grid."""
+        return self.published.benchmark.positions == "scattered points"
+
+    @property
+    def steps_through_time(self) -> bool:
+        """Return whether frames are predicted one from those before it."""
+        return self.published.benchmark.n_steps > 1
+
+
+def data_plan(preset: PresetName, benchmark: BenchmarkName) -> DataPlan:
+    """Return which samples a preset uses of a benchmark."""
+    return PROTOCOLS[benchmark].plans[preset]
+
+
+def variants(
+    preset: PresetName, names: Sequence[BenchmarkName], resolutions: Sequence[int] = ()
+) -> dict[str, DataPlan]:
+    """Return plans by name: those of the preset, or at each resolution if some are given."""
+    plans: dict[str, DataPlan] = {name: data_plan(preset, name) for name in names}
+    if not resolutions:
+        return plans
+    return {
+        f"{name} at {n_points}": plan.at_resolution(n_points)
+        for name, plan in plans.items()
+        for n_points in resolutions
+    }
+
+
+def _fast(benchmark: Benchmark, n_train: int, n_validation: int, n_test: int) -> DataPlan:
+    """Return the plan of a problem that takes milliseconds a sample."""
+    return DataPlan(benchmark=benchmark, n_train=n_train, n_validation=n_validation, n_test=n_test)
+
+
+def _slow(benchmark: Benchmark, n_train: int, n_validation: int, n_test: int) -> DataPlan:
+    """Return the plan of a problem that takes seconds a sample."""
+    return DataPlan(
+        benchmark=benchmark,
+        n_train=n_train,
+        n_validation=n_validation,
+        n_test=n_test,
+        samples_per_block=4,
+        keep_each_sample=True,
+    )
+
+
+PROTOCOLS: dict[BenchmarkName, Protocol] = {
+    # The paper takes Burgers from the FNO paper: 1000 samples to train on, 100 to test on. No
+    # script for it was released. 256 points is the first resolution of its table.
+    "burgers": Protocol(
+        smoke=_fast(Burgers(resolution=64), 40, 8, 16),
+        quick=_fast(Burgers(resolution=256), 400, 40, 100),
+        published=_fast(Burgers(resolution=256), 1000, 100, 100),
+        quick_epochs=15,
+        quick_batch=10,
+        scaled_small=("none", "none"),
+    ),
+    "darcy": Protocol(
+        smoke=_fast(Darcy(resolution=32), 16, 4, 4),
+        quick=_fast(Darcy(resolution=215, stride=5), 240, 30, 50),
+        published=_fast(Darcy(resolution=421, stride=5), 1000, 100, 200),
+        scaled=("pointwise", "pointwise"),
+        scaled_small=("pointwise", "pointwise"),
+        released_rate=5e-4,
+        released_width=64,
+    ),
+    "navier_stokes": Protocol(
+        smoke=_slow(NavierStokes(resolution=16, solver_resolution=32), 12, 4, 4),
+        quick=_slow(NavierStokes(resolution=32, solver_resolution=64), 100, 10, 20),
+        published=_slow(NavierStokes(), 1000, 100, 200),
+        scaled_small=("none", "none"),
+        released_rate=5e-4,
+        released_width=64,
+    ),
+    "elasticity_p": Protocol(
+        smoke=_fast(ElasticityPoints(), 16, 4, 4),
+        quick=_fast(ElasticityPoints(), 240, 30, 50),
+        published=_fast(ElasticityPoints(), 1000, 100, 200),
+        # Scattered points are in no order, and their positions stay where they are.
+        scaled_small=("none", "channel"),
+        released_rate=5e-4,
+    ),
+    "elasticity_g": Protocol(
+        smoke=_fast(ElasticityGrid(), 16, 4, 4),
+        quick=_fast(ElasticityGrid(), 240, 30, 50),
+        published=_fast(ElasticityGrid(), 1000, 100, 200),
+        quick_epochs=8,
+    ),
+    "plasticity": Protocol(
+        smoke=_slow(Plasticity(n_elements_x=20, n_elements_y=6, n_frames=16), 12, 2, 4),
+        quick=_slow(Plasticity(n_elements_x=50, n_elements_y=15), 40, 4, 8),
+        published=_slow(Plasticity(), 900, 80, 80),
+        quick_epochs=8,
+        quick_modes=(8, 4, 6),
+        scaled=("pointwise", "pointwise"),
+        scaled_small=("pointwise", "pointwise"),
+        released_rate=5e-4,
+    ),
+    "airfoil": Protocol(
+        smoke=_slow(Airfoil(n_wake=10, n_surface=24, n_normal=12), 12, 2, 4),
+        quick=_slow(Airfoil(n_wake=25, n_surface=60, n_normal=25), 100, 8, 16),
+        published=_slow(Airfoil(), 1000, 100, 200),
+        quick_epochs=10,
+        # The mesh reaches so far that the shape is invisible beside it: without scales of its own
+        # at each point no model gets below the error of the mean in a short training.
+        scaled_small=("pointwise", "pointwise"),
+    ),
+    "pipe": Protocol(
+        smoke=_slow(Pipe(n_elements=8), 12, 2, 4),
+        quick=_slow(Pipe(n_elements=32), 160, 16, 20),
+        published=_slow(Pipe(), 1000, 100, 200),
+        released_width=48,
+    ),
+}

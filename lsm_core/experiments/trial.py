@@ -1,0 +1,200 @@
+"""The part of a run that makes its numbers: no files, no clock, no network.
+
+A run's identity holds the hash of this module and of those that it imports.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+
+import torch
+from jaxtyping import Float
+from safetensors.torch import load
+from torch import Tensor, nn
+
+from lsm_core.benchmarks.benchmark import Benchmark
+from lsm_core.evaluation.evaluate import (
+    Breakdown,
+    error_of_the_mean,
+    evaluate,
+    relative_errors,
+)
+from lsm_core.experiments.experiment import Experiment
+from lsm_core.layers.ranks import n_ranks, rank
+from lsm_core.result import Best, Epoch
+from lsm_core.surrogates.normalization import Moments, normalization
+from lsm_core.surrogates.operator import build_operator
+from lsm_core.surrogates.surrogate import Surrogate, predict
+from lsm_core.training.batches import SplitFields
+from lsm_core.training.config import TrainingConfig
+from lsm_core.training.fine_tuning import adopt, freeze
+from lsm_core.training.loop import BatchReport, EpochReport, fit
+from lsm_core.training.state import start_training
+
+EVALUATION_BATCH = 100
+
+
+class Trial:
+    """An experiment in training, or the part of it that is this rank's.
+
+        trial = Trial(experiment, fields, device)
+        for happened in trial.fit():
+            if isinstance(happened, EpochReport):
+                errors = trial.measure(happened.epoch)
+        trial.select_weights()
+        trial.figures("test")
+
+    What is collective has to be called by all ranks together.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        fields: SplitFields,
+        device: torch.device,
+        weights: Mapping[str, Tensor] | None = None,
+    ) -> None:
+        """Build the model before training; `weights` are those that the experiment starts from."""
+        config = experiment.training
+        self.config, self.benchmark, self.fields = config, experiment.benchmark, fields
+        self.history: list[Epoch] = []
+        self.best: Best | None = None
+        self.best_weights: dict[str, Tensor] = {}
+        self.targets = Moments.of(part.targets for part in fields.parts["train"])
+        torch.manual_seed(experiment.seed)
+        surrogate = Surrogate(
+            build_operator(experiment.model, experiment.benchmark),
+            normalization(
+                config.input_normalization,
+                Moments.of(part.inputs for part in fields.parts["train"]),
+            ),
+            normalization(config.target_normalization, self.targets),
+        )
+        self.begun_anew = () if weights is None else tuple(adopt(surrogate, weights))
+        freeze(surrogate, experiment.frozen)
+        self.surrogate = _on_device(surrogate, config, device)
+        self.state = start_training(self.surrogate, config, len(fields.batches))
+        # Dropout must differ between ranks, weights must not.
+        torch.manual_seed(experiment.seed + 7919 * rank())
+
+    @property
+    def step(self) -> int:
+        """Return how many batches were trained on."""
+        return self.state.epoch * len(self.fields.batches) + self.state.batch
+
+    @property
+    def n_parameters(self) -> int:
+        """Return the number of trained and frozen parameters."""
+        return sum(parameter.numel() for parameter in self.surrogate.parameters())
+
+    def fit(self) -> Iterator[BatchReport | EpochReport]:
+        """Train to the end; control comes back after every batch and epoch. Collective."""
+        return fit(self.state, self.fields.batches, self.config)
+
+    def measure(self, epoch: int) -> dict[str, float]:
+        """Return the errors after an epoch, by split, and keep weights that are the best so far.
+
+        Test samples are measured only where they choose the epoch; a split without samples has no
+        error. Collective.
+        """
+        chooses = "test" if self.config.selection == "best_test" else "validation"
+        errors = {}
+        for split in dict.fromkeys(("validation", chooses)):
+            found = relative_errors(
+                self.surrogate,
+                self.fields.parts[split],
+                self._evaluation_batch,
+                self.config.test_statistics,
+            )
+            if len(found):
+                errors[split] = found.mean().item()
+        error = errors.get(chooses, float("inf"))
+        if error < (self.best.error if self.best else float("inf")):
+            self.best = Best(epoch=epoch, error=error)
+            weights = self.surrogate.state_dict()
+            self.best_weights = {name: value.clone() for name, value in weights.items()}
+        return errors
+
+    def to_bytes(self) -> bytes:
+        """Return all but the best weights, to go on from. Collective: every rank's random state."""
+        best = asdict(self.best) if self.best else None
+        return self.state.to_bytes({"history": list(map(asdict, self.history)), "best": best})
+
+    def restore(self, content: bytes, read_best: Callable[[], bytes]) -> None:
+        """Go on from a saved state; the best weights are read if there were any."""
+        notes = self.state.restore(content)
+        self.history = [Epoch(**epoch) for epoch in notes["history"]]
+        if notes["best"]:
+            self.best, self.best_weights = Best(**notes["best"]), load(read_best())
+
+    def select_weights(self) -> None:
+        """Take the weights that are the result: the last, or those of the best epoch."""
+        if self.config.selection != "last" and self.best:
+            self.surrogate.load_state_dict(self.best_weights)
+
+    def predict_first(self, n_samples: int) -> Float[Tensor, "samples *space n_outputs"]:
+        """Return predictions for the first test samples."""
+        inputs = next(iter(self.fields.parts["test"])).inputs[:n_samples]
+        return predict(self.surrogate, inputs, self._evaluation_batch, self.config.test_statistics)
+
+    def figures(self, split: str) -> dict[str, float]:
+        """Return the errors on a split, with their parts; none if it has no samples."""
+        return evaluate(
+            self.surrogate,
+            self.fields.parts[split],
+            self._evaluation_batch,
+            self.config.test_statistics,
+            _breakdown_of(self.benchmark),
+        )
+
+    def error_of_the_mean(self) -> float | None:
+        """Return the test error of always predicting the mean of the training targets."""
+        return error_of_the_mean(self.targets.mean, self.fields.parts["test"])
+
+    @property
+    def _evaluation_batch(self) -> int:
+        """Return how many samples are measured together; it matters for batch statistics."""
+        by_batch = self.config.test_statistics == "batch"
+        return self.config.batch_size if by_batch else EVALUATION_BATCH
+
+
+def _breakdown_of(benchmark: Benchmark) -> Breakdown:
+    """Return the error's parts: a step of a rollout, a channel, the boundary and the interior."""
+    n_channels = benchmark.shape.n_outputs
+    kind = "step" if benchmark.n_steps > 1 else "channel"
+    has_ends = benchmark.positions in ("nodes", "cell centres")
+    return Breakdown(
+        channels=tuple(f"{kind}_{number}" for number in range(1, n_channels + 1)),
+        boundary_axes=tuple(
+            axis for axis, name in enumerate(benchmark.space) if has_ends and name != "time"
+        ),
+    )
+
+
+def _on_device(model: nn.Module, config: TrainingConfig, device: torch.device) -> nn.Module:
+    """Return the model on its device, in the precision of the run, compiled if it is asked for.
+
+    GPUs were not at hand when this was written: what concerns them is short and was not run.
+    """
+    if config.precision != "float32" and device.type != "cuda":
+        raise ValueError(
+            f"precision {config.precision} is for cuda; on {device.type} train in float32"
+        )
+    if config.precision != "float32":
+        torch.set_float32_matmul_precision("high")
+        torch.backends.cudnn.allow_tf32 = True
+    model = model.to(device)
+    if config.compile and device.type == "cuda":
+        model.compile()
+    _require_shared_statistics(model, config)
+    return model
+
+
+def _require_shared_statistics(model: nn.Module, config: TrainingConfig) -> None:
+    """Refuse what several ranks would not compute as one."""
+    if n_ranks() == 1:
+        return
+    if config.test_statistics == "batch":
+        raise ValueError("test_statistics `batch` is for one rank; run on one or take `running`")
+    for name, module in model.named_modules():
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            raise ValueError(f"{name} keeps statistics of its own rank; train this model on one")

@@ -1,0 +1,250 @@
+"""Tables of text, as HTML, as Markdown and for a terminal: ours beside the paper's."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from html import escape
+from math import isfinite
+from typing import Literal
+
+from lsm_core.reporting.comparison import (
+    Names,
+    OverSeeds,
+    Places,
+    Row,
+    difference,
+    mean_rank,
+    places_within,
+    ranks,
+    row_name,
+)
+from lsm_core.result import Failure, Outcome, Result
+
+Mark = Literal["best", "second"]
+MARKS: dict[int, Mark] = {1: "best", 2: "second"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Rows of cells; the first columns are names, the others figures."""
+
+    headings: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    n_names: int = 1
+    marks: Mapping[tuple[int, int], Mark] = field(default_factory=dict)
+    """Cells that stand out, by row and column."""
+    caption: str = ""
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.headings):
+                raise ValueError(f"a row has {len(row)} cells for {len(self.headings)} headings")
+
+    def markdown(self) -> str:
+        """Return the table with bold and italic marks, and its caption below."""
+        rule = ["---" if column < self.n_names else "---:" for column in range(len(self.headings))]
+        signs = {"best": "**", "second": "*"}
+
+        def cell(row: int, column: int, text: str) -> str:
+            sign = signs.get(self.marks.get((row, column), ""), "")
+            return f"{sign}{text}{sign}"
+
+        lines = [self.headings, rule]
+        lines += [
+            [cell(i, j, text) for j, text in enumerate(row)] for i, row in enumerate(self.rows)
+        ]
+        table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+        return f"{table}\n\n{self.caption}" if self.caption else table
+
+    def html(self) -> str:
+        """Return the table in a box of its own, in which it scrolls where it is too wide."""
+        heading = "".join(
+            f'<th scope="col"{self._kind(j)}>{escape(text)}</th>'
+            for j, text in enumerate(self.headings)
+        )
+        rows = "".join(
+            f"<tr>{''.join(self._cell(i, j, text) for j, text in enumerate(row))}</tr>\n"
+            for i, row in enumerate(self.rows)
+        )
+        caption = f"<figcaption>{escape(self.caption)}</figcaption>" if self.caption else ""
+        return (
+            f'<figure class="table"><div class="wide" tabindex="0"><table><thead><tr>{heading}'
+            f"</tr></thead>\n<tbody>{rows}</tbody></table></div>{caption}</figure>"
+        )
+
+    def text(self) -> str:
+        """Return the table for a terminal, names to the left and figures to the right."""
+        widths = [max(map(len, column)) for column in zip(self.headings, *self.rows, strict=True)]
+
+        def line(cells: Sequence[str]) -> str:
+            aligned = [
+                text.ljust(width) if column < self.n_names else text.rjust(width)
+                for column, (text, width) in enumerate(zip(cells, widths, strict=True))
+            ]
+            return "  ".join(aligned).rstrip()
+
+        rule = "  ".join("─" * width for width in widths)
+        lines = [line(self.headings), rule, *map(line, self.rows)]
+        return "\n".join([*lines, self.caption] if self.caption else lines)
+
+    def _kind(self, column: int) -> str:
+        return ' class="name"' if column < self.n_names else ""
+
+    def _cell(self, row: int, column: int, text: str) -> str:
+        tag = {"best": "strong", "second": "em"}.get(self.marks.get((row, column), ""))
+        shown = f"<{tag}>{escape(text)}</{tag}>" if tag else escape(text)
+        return f"<td{self._kind(column)}>{shown}</td>"
+
+
+def table_of(lines: Sequence[Mapping[str, str]], caption: str = "", n_names: int = 1) -> Table:
+    """Return a table of lines that say the heading of each of their cells; all have the same."""
+    return Table(
+        headings=tuple(lines[0]) if lines else (),
+        rows=tuple(tuple(line.values()) for line in lines),
+        n_names=n_names,
+        caption=caption,
+    )
+
+
+def shown(figure: float | None) -> str:
+    """Return a published figure, or a dash where there is none."""
+    return "–" if figure is None else f"{figure:.4g}"
+
+
+def shown_rank(places: Places, model: str) -> str:
+    """Return the mean place of a model as text."""
+    rank = mean_rank(places, model)
+    return f"{rank:.1f}" if isfinite(rank) else "–"
+
+
+def leaderboard_table(rows: Sequence[Row], with_published: bool = False) -> Table:
+    """Return a table with a line a model and a column a benchmark, as the paper's main one.
+
+    Models are in the order of their mean rank over the benchmarks that they were run on. The
+    published figures stand in brackets, with the ranks that they give to the models here.
+    """
+    places = ranks(rows)
+    published = places_within({(row.benchmark, row.model): row.published for row in rows})
+    found = {(row.benchmark, row.model): row for row in rows}
+    benchmarks = list(dict.fromkeys(row.benchmark for row in rows))
+    models = dict.fromkeys(row.model for row in rows)
+    ordered = sorted(models, key=lambda model: mean_rank(places, model))
+
+    def text(benchmark: str, model: str) -> str:
+        row = found.get((benchmark, model))
+        if row is None:
+            return ""
+        error = f"{row.errors.mean:.4f}" if row.errors.values else "failed"
+        return f"{error} ({shown(row.published)})" if with_published else error
+
+    all_ranks = (places, published) if with_published else (places,)
+    caption = (
+        "Mean relative L2 error over the test samples, the published figure in brackets; best "
+        "bold, second best in italics. Ranks in the paper are among the models that stand here."
+    )
+    last = ("mean rank", "in the paper") if with_published else ("mean rank",)
+    return Table(
+        headings=("model", *benchmarks, *last),
+        rows=tuple(
+            (
+                model,
+                *(text(benchmark, model) for benchmark in benchmarks),
+                *(shown_rank(one, model) for one in all_ranks),
+            )
+            for model in ordered
+        ),
+        marks={
+            (i, j): MARKS[places[benchmark, model]]
+            for i, model in enumerate(ordered)
+            for j, benchmark in enumerate(benchmarks, start=1)
+            if places.get((benchmark, model)) in MARKS
+        },
+        caption=caption if with_published else "",
+    )
+
+
+def compared_table(
+    pairs: Mapping[Names, tuple[OverSeeds, float | None]], headings: Names, caption: str
+) -> Table:
+    """Return errors by two names, with the paper's, the difference and both ranks.
+
+    Ranks are among the rows with the same first name; the paper's are among the models here.
+    """
+    ours = places_within({key: errors.mean for key, (errors, _) in pairs.items()})
+    theirs = places_within({key: published for key, (_, published) in pairs.items()})
+    lines = [
+        {
+            **dict(zip(headings, key, strict=True)),
+            "rank": str(ours.get(key, "–")),
+            **beside_paper(*pair),
+            "rank, paper": str(theirs.get(key, "–")),
+        }
+        for key, pair in pairs.items()
+    ]
+    marks: dict[tuple[int, int], Mark] = {
+        (i, 3): "best" for i, key in enumerate(pairs) if ours.get(key) == 1
+    }
+    return replace(table_of(lines, caption, n_names=2), marks=marks)
+
+
+def beside_paper(errors: OverSeeds, published: float | None) -> dict[str, str]:
+    """Return the cells of errors, the published one and how far the mean is above it."""
+    compared = difference(errors.mean, published)
+    return {"error": errors.text(), "paper": shown(published), "difference": compared}
+
+
+def comparison_table(rows: Sequence[Row]) -> Table:
+    """Return every model on every benchmark: errors beside the paper's, ranks and costs."""
+    beaten = {row.problem: row.mean_prediction for row in rows if row.errors.values}
+    least = ", ".join(f"{name} {error:.3f}" for name, error in beaten.items())
+    caption = (
+        "Error: mean relative L2 norm over the test samples, with the standard deviation over the "
+        "seeds; difference: how far it is above the published figure."
+    )
+    if least:
+        caption += f" Always predicting the mean of the training targets gives: {least}."
+    errors = compared_table(
+        {(row.problem, row.model): (row.errors, row.published) for row in rows},
+        ("benchmark", "model"),
+        caption,
+    )
+    return replace(
+        errors,
+        headings=(*errors.headings, "parameters", "s/epoch", "MiB"),
+        rows=tuple((*line, *_costs(row)) for line, row in zip(errors.rows, rows, strict=True)),
+    )
+
+
+def provenance_table(outcomes: Sequence[Outcome]) -> Table:
+    """Return what every run rests on: all that a reader needs to make it again."""
+    return table_of([_what_it_rests_on(outcome) for outcome in outcomes], n_names=2)
+
+
+def _what_it_rests_on(outcome: Outcome) -> dict[str, str]:
+    line = {
+        "benchmark": outcome.benchmark,
+        "model": row_name(outcome),
+        "seed": str(outcome.seed),
+        **dict.fromkeys(("samples", "epochs"), "–"),
+        "run": outcome.identity,
+        "protocol": outcome.protocol,
+        **dict.fromkeys(("data", "code", "on"), "–"),
+    }
+    if isinstance(outcome, Failure):
+        return line | {"finished": f"failed: {outcome.error}"}
+    assert isinstance(outcome, Result)
+    environment = {"device": "", "machine": "", "torch": "", **outcome.environment}
+    return line | {
+        "samples": str(outcome.n_train),
+        "epochs": str(outcome.epochs),
+        "data": f"{outcome.origin} {outcome.dataset.digest[:16]}",
+        "code": outcome.code,
+        "on": "{device}, {machine}, torch {torch}".format(**environment),
+        "finished": outcome.finished,
+    }
+
+
+def _costs(row: Row) -> tuple[str, str, str]:
+    if not row.errors.values:
+        return "–", "–", "–"
+    memory = f"{row.peak_bytes / 2**20:,.0f}"
+    return f"{row.n_parameters:,}", f"{row.seconds_per_epoch:.2f}", memory

@@ -1,0 +1,184 @@
+"""What came of a run: a result with figures, or a failure with its reason."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar
+
+from lsm_core.names import PresetName
+
+ALONE = ("train", "retrain")
+"""What runs are part of that were made one by one: their suites have no preset in their names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Epoch:
+    """What one epoch showed; errors are mean relative L2 norms."""
+
+    epoch: int
+    train: float
+    validation: float | None = None
+    test: float | None = None
+    """Measured only where test samples choose the epoch."""
+    learning_rate: float
+    seconds: float
+    samples_per_second: float
+    peak_bytes: int
+    at: int | None = None
+    """When it ended, in milliseconds since 1970; older runs do not say."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Best:
+    """The epoch with the least error on the samples that choose."""
+
+    epoch: int
+    error: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetName:
+    """Which dataset a run was trained on: what it is called, and the hash of its content."""
+
+    name: str
+    digest: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """Which run it was: what results and failures have in common.
+
+    Runs are compared within a suite: those of one study, preset and kind of data.
+    """
+
+    identity: str
+    protocol: str
+    study: str
+    """`benchmark`, the name of a study, or one of ALONE."""
+    preset: PresetName
+    origin: str = "generated"
+    """Where the samples come from: our solvers, published files, or files written like those."""
+    benchmark: str
+    resolution: tuple[int, ...]
+    model: str
+    setting: str = ""
+    """What the run is called in its study, where model and benchmark do not tell."""
+    seed: int
+    fraction: float = 1.0
+    source: str | None = None
+    """Identity of the run from whose weights this one started."""
+
+    @property
+    def suite(self) -> str:
+        """Return what the runs that are compared with this one are called together."""
+        return suite_name(self.study, self.preset, self.origin != "generated")
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return all fields as plain data, with the suite's name for whoever reads the file."""
+        return {**asdict(self), "suite": self.suite}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Begun(Outcome):
+    """A run from its first day on: what it rests on, and when it was begun."""
+
+    dataset: DatasetName
+    code: str
+    settings: Mapping[str, Any]
+    started: int
+    """In milliseconds since 1970."""
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> "Begun":
+        """Return the run that `to_plain` wrote."""
+        known = _known(cls, plain)
+        return cls(**known | {"dataset": DatasetName(**known["dataset"])})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure(Outcome):
+    """A run that did not end well."""
+
+    error: str
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> "Failure":
+        """Return the failure that `to_plain` wrote, or an older version."""
+        return cls(**_known(cls, plain))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result(Outcome):
+    """A finished run: its figures, its history and all that they rest on."""
+
+    validation: Mapping[str, float]
+    test: Mapping[str, float]
+    """Figures by name; `rel_l2`, the mean relative L2 norm, is always there."""
+    parameters: int
+    mean_prediction: float | None
+    """Error of always predicting the mean of the training targets: the least to beat."""
+    seconds_per_epoch: float
+    peak_bytes: int = 0
+    epochs: int
+    n_train: int
+    selection: str = "last"
+    best: Best | None = None
+    begun_anew: tuple[str, ...] = ()
+    """Parts of the model that its source did not have."""
+    history: tuple[Epoch, ...] = ()
+    dataset: DatasetName
+    code: str
+    settings: Mapping[str, Any]
+    """The protocol as plain data, from which the experiment can be made again."""
+    environment: Mapping[str, Any]
+    finished: str
+
+    ERROR: ClassVar[str] = "rel_l2"
+
+    @property
+    def error(self) -> float:
+        """Return the mean relative L2 norm on the test samples."""
+        return self.test[self.ERROR]
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> "Result":
+        """Return the result that `to_plain` wrote, or an older version."""
+        known = _known(cls, plain)
+        best = known.get("best")
+        return cls(
+            **known
+            | {
+                "best": Best(**best) if best else None,
+                "begun_anew": tuple(known.get("begun_anew", ())),
+                "history": tuple(Epoch(**epoch) for epoch in known.get("history", ())),
+                "dataset": DatasetName(**known["dataset"]),
+            }
+        )
+
+
+def outcome_from_plain(plain: Mapping[str, Any]) -> Result | Failure:
+    """Return the result or the failure that plain data is of."""
+    return Failure.from_plain(plain) if "error" in plain else Result.from_plain(plain)
+
+
+def marked(name: str, origin: str) -> str:
+    """Return a name that tells official data from ours, which need no mark."""
+    return name if origin == "generated" else f"{name}, {origin} data"
+
+
+def suite_name(study: str, preset: str, official: bool) -> str:
+    """Return what the runs of a study at a preset, on a kind of data, are called together."""
+    return study if study in ALONE else f"{study}-{preset}{'-official' if official else ''}"
+
+
+def earlier_study(suite: str, preset: str) -> str:
+    """Return the study of a suite that was kept before studies had a field of their own."""
+    return suite.removesuffix("-official").removesuffix(f"-{preset}")
+
+
+def _known(kind: type[Outcome], plain: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of plain data that a kind has."""
+    known = {field.name: plain[field.name] for field in fields(kind) if field.name in plain}
+    known["resolution"] = tuple(known["resolution"])
+    if "study" not in known:
+        known["study"] = earlier_study(str(plain.get("suite") or "train"), plain["preset"])
+    return known

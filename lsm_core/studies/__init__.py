@@ -1,0 +1,1 @@
+"""The studies beside the main table: what each trains, and what a report says of it."""

@@ -1,0 +1,208 @@
+"""What the studies train, as lists of cells: an experiment each, and what it is called there."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+from lsm_core.benchmarks.darcy import Darcy
+from lsm_core.experiments.experiment import Experiment, Start
+from lsm_core.experiments.presets import experiment
+from lsm_core.experiments.protocols import PROTOCOLS
+from lsm_core.models.fno import FnoConfig
+from lsm_core.models.lsm import LsmConfig, release_form, smooth_form
+from lsm_core.models.lsm_ablations import ablations, component_ablations, sweeps
+from lsm_core.models.point_cloud import PointCloudConfig
+from lsm_core.names import BenchmarkName, ModelName, PresetName
+
+FRACTIONS = (0.2, 0.4, 0.6, 0.8, 1.0)
+QUICK_FRACTIONS = (0.2, 0.6, 1.0)
+"""Fewer, so that the study is a matter of minutes."""
+RESOLUTIONS: dict[BenchmarkName, dict[PresetName, tuple[int, ...]]] = {
+    "darcy": {"smoke": (16, 32), "quick": (32, 64), "paper": (32, 64, 128, 256, 512, 1024)},
+    "burgers": {
+        "smoke": (32, 64),
+        "quick": (128, 256, 512),
+        "paper": (256, 512, 1024, 2048, 4096, 8192),
+    },
+    "navier_stokes": {"smoke": (16, 32), "quick": (16, 32), "paper": (64, 128)},
+}
+SIZED_AS: dict[PresetName, PresetName] = {"matched": "quick", "release": "paper"}
+"""Presets that have the resolutions of another one."""
+ABLATED: tuple[BenchmarkName, ...] = (
+    "elasticity_p",
+    "elasticity_g",
+    "plasticity",
+    "navier_stokes",
+    "darcy",
+    "airfoil",
+    "pipe",
+)
+"""The problems of the paper's whole ablation table."""
+SOLVERS_ABLATED: tuple[BenchmarkName, ...] = ("elasticity_p", "darcy")
+"""Those of its second table too, which replaces the solver; all that small presets run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One experiment of a study and what it is called there."""
+
+    setting: str
+    experiment: Experiment
+
+
+def same_from_each_seed(
+    preset: PresetName,
+    seed: int,
+    *,
+    models: Sequence[ModelName],
+    benchmarks: Sequence[BenchmarkName] | None = None,
+) -> list[Cell]:
+    """Return cells of the main table, on all benchmarks if none are named.
+
+    They need no name beside their model's.
+    """
+    return [
+        Cell(setting="", experiment=experiment(preset, *names, seed))
+        for names in product(benchmarks or PROTOCOLS, models)
+    ]
+
+
+def burgers_settings(preset: PresetName, seed: int) -> list[Cell]:
+    """Return forms of LSM on Burgers, whose settings were never published.
+
+    From the released form by analogy with two dimensions, one change at a time, to the smooth
+    form, and that at other widths and numbers of scales. To be judged on validation samples.
+    """
+    width, n_scales = (8, 3) if preset == "smoke" else (16, 5)
+    release = release_form(width=width, n_scales=n_scales)
+    smooth = smooth_form(width=width, n_scales=n_scales)
+    forms: dict[str, LsmConfig] = {
+        "release form": release,
+        "release form, circular": _with_convolution(release, boundary="circular"),
+        "release form, GELU": _with_convolution(release, activation="gelu"),
+        "release form, instance norm": _with_convolution(release, normalization="instance"),
+        "release form, no norm": _with_convolution(release, normalization="none"),
+        "smooth form": smooth,
+        "smooth form, max pooling": _with_convolution(smooth, pooling="max"),
+        "smooth form, one scale fewer": smooth_form(width=width, n_scales=n_scales - 1),
+        "smooth form, half as wide": smooth_form(width=max(8, width // 2), n_scales=n_scales),
+        "smooth form, whole field as one patch": replace(smooth, patchify=False),
+    }
+    return _variants(experiment(preset, "burgers", "lsm", seed), forms)
+
+
+def burgers_forms(preset: PresetName, seed: int) -> list[Cell]:
+    """Return the two forms of LSM that are compared on Burgers at length, and FNO.
+
+    The smooth form is the one that the settings above lead to; the released form is that of the
+    scripts for two dimensions, as wide as the smooth one so that nothing else differs.
+    """
+    width, n_scales = (8, 3) if preset == "smoke" else (16, 5)
+    forms = {
+        "smooth form": smooth_form(width=width, n_scales=n_scales),
+        "released form": release_form(width=width, n_scales=n_scales),
+    }
+    fno = Cell(setting="", experiment=experiment(preset, "burgers", "fno", seed))
+    return [fno, *_variants(experiment(preset, "burgers", "lsm", seed), forms)]
+
+
+def darcy_at_43(preset: PresetName, seed: int) -> list[Cell]:
+    """Return LSM and FNO, both 32 wide, on every tenth point of the published Darcy grid.
+
+    All published training samples and 60 epochs: what a processor without a GPU can train in an
+    hour. `smoke` and `quick` are the cells of those presets.
+    """
+    made = []
+    both: tuple[ModelName, ...] = ("lsm", "fno")
+    for model in both:
+        cell = experiment(preset, "darcy", model, seed)
+        if preset in ("paper", "release"):
+            short = replace(cell.training, epochs=60, schedule="one_cycle", learning_rate=1e-3)
+            form = release_form(width=32) if model == "lsm" else FnoConfig(width=32)
+            coarse = replace(cell.data, benchmark=Darcy(resolution=421, stride=10))
+            cell = replace(cell, data=coarse, training=short, model=form)
+        made.append(Cell(setting=model, experiment=cell))
+    return made
+
+
+def paper_ablations(
+    preset: PresetName, seed: int, *, benchmarks: Sequence[BenchmarkName] | None = None
+) -> list[Cell]:
+    """Return the rows of the ablation tables, each on the problems for which the paper has it.
+
+    Small presets run the problems that both tables have unless others are named.
+    """
+    is_small = SIZED_AS.get(preset, preset) != "paper"
+    return [
+        cell
+        for name in benchmarks or (SOLVERS_ABLATED if is_small else ABLATED)
+        for cell in _lsm_variants(
+            preset, name, seed, ablations if name in SOLVERS_ABLATED else component_ablations
+        )
+    ]
+
+
+def elasticity_hyperparameters(preset: PresetName, seed: int) -> list[Cell]:
+    """Return the sweeps over latent tokens, basis operators and scales."""
+    return _lsm_variants(preset, "elasticity_g", seed, sweeps)
+
+
+def resolutions(benchmark: BenchmarkName) -> Callable[..., list[Cell]]:
+    """Return the study that trains on the same samples at several resolutions."""
+
+    def cells(preset: PresetName, seed: int, *, models: Sequence[ModelName]) -> list[Cell]:
+        sizes = RESOLUTIONS[benchmark][SIZED_AS.get(preset, preset)]
+        made = []
+        for model in models:
+            base = experiment(preset, benchmark, model, seed)
+            for size in sizes:
+                at_size = replace(base, data=base.data.at_resolution(size))
+                made.append(Cell(setting=f"{model} at {size}", experiment=at_size))
+        return made
+
+    return cells
+
+
+def pipe_to_airfoil(preset: PresetName, seed: int, *, models: Sequence[ModelName]) -> list[Cell]:
+    """Return training on parts of the airfoil samples, from scratch and from models of pipes."""
+    made = []
+    fractions = QUICK_FRACTIONS if preset == "quick" else FRACTIONS
+    for model in models:
+        source = experiment(preset, "pipe", model, seed)
+        target = experiment(preset, "airfoil", model, seed)
+        for fraction in fractions:
+            part = replace(target, training=replace(target.training, fraction=fraction))
+            tuned = replace(part, start=Start(source=source))
+            share = f"{fraction:.0%} of the data"
+            made.append(Cell(setting=f"{model} from scratch, {share}", experiment=part))
+            made.append(Cell(setting=f"{model} fine-tuned, {share}", experiment=tuned))
+    return made
+
+
+def _lsm_variants(
+    preset: PresetName,
+    benchmark: BenchmarkName,
+    seed: int,
+    variants: Callable[[LsmConfig], dict[str, LsmConfig]],
+) -> list[Cell]:
+    base = experiment(preset, benchmark, "lsm", seed)
+    config = base.model.body if isinstance(base.model, PointCloudConfig) else base.model
+    if not isinstance(config, LsmConfig):
+        raise TypeError(f"the LSM of {preset} on {benchmark} is a {type(config).__name__}")
+    return _variants(base, variants(config))
+
+
+def _variants(base: Experiment, forms: Mapping[str, LsmConfig]) -> list[Cell]:
+    """Return an experiment with each of some configurations, as bodies on scattered points."""
+    wrapper = base.model if isinstance(base.model, PointCloudConfig) else None
+    return [
+        Cell(
+            setting=name,
+            experiment=replace(base, model=replace(wrapper, body=config) if wrapper else config),
+        )
+        for name, config in forms.items()
+    ]
+
+
+def _with_convolution(config: LsmConfig, **changes: str) -> LsmConfig:
+    return replace(config, convolution=replace(config.convolution, **changes))  # type: ignore[arg-type]

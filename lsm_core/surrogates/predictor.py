@@ -1,0 +1,244 @@
+"""A trained model on named fields: what its users and a server call."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from lsm_core.configuration import from_plain
+from lsm_core.models.catalogue import MODELS, ModelConfig, build_model, model_name
+from lsm_core.models.point_cloud import PointCloudConfig
+from lsm_core.names import ModelName
+from lsm_core.problems.fields import stack_channels, unstack_channels
+from lsm_core.problems.sample import Sample
+from lsm_core.problems.shape import ProblemShape
+from lsm_core.problems.variable import Variable
+from lsm_core.surrogates.normalization import Normalization
+from lsm_core.surrogates.operator import Rollout, shape_of_one_step
+from lsm_core.surrogates.surrogate import Surrogate, predict
+
+POINTS_AT_ONCE = 2**20
+GRIDS_KEPT = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedModel:
+    """What has to be known beside the weights: the model's settings and the variables it maps.
+
+    The shapes of the variables are those of the training samples. `n_steps` is how often the model
+    is applied to its own output.
+    """
+
+    benchmark: str
+    model_name: ModelName
+    model: ModelConfig
+    space: tuple[str, ...]
+    n_steps: int
+    inputs: tuple[Variable, ...]
+    targets: tuple[Variable, ...]
+
+    @classmethod
+    def from_plain(cls, values: Mapping[str, Any]) -> "TrainedModel":
+        """Return what `plain` wrote down; a ValueError if another version did."""
+        model = model_from_plain(values.get("model_name"), values.get("model", {}))
+        return from_plain(cls, {**values, "model": model})
+
+    def plain(self) -> dict[str, Any]:
+        """Return all of it as plain data."""
+        return asdict(self)
+
+    @property
+    def grid(self) -> dict[str, int]:
+        """Return the number of points along each axis of space in training."""
+        sizes = dict(zip(self.targets[0].dims, self.targets[0].shape, strict=True))
+        return {axis: sizes[axis] for axis in self.space}
+
+    def at(self, grid: Mapping[str, int]) -> "TrainedModel":
+        """Return the same with the variables on another grid."""
+
+        def resized(variable: Variable) -> Variable:
+            sizes = zip(variable.dims, variable.shape, strict=True)
+            return replace(variable, shape=tuple(grid.get(dim, size) for dim, size in sizes))
+
+        return replace(
+            self,
+            inputs=tuple(map(resized, self.inputs)),
+            targets=tuple(map(resized, self.targets)),
+        )
+
+    @property
+    def shape(self) -> ProblemShape:
+        """Return the size of the map that one application of the model is."""
+
+        def n_channels(variables: tuple[Variable, ...]) -> int:
+            return sum(
+                prod(n for dim, n in zip(v.dims, v.shape, strict=True) if dim not in self.space)
+                for v in variables
+            )
+
+        n_inputs, n_outputs = n_channels(self.inputs), n_channels(self.targets)
+        space = tuple(self.grid.values())
+        shape = ProblemShape(space=space, n_inputs=n_inputs, n_outputs=n_outputs)
+        return shape_of_one_step(shape, self.n_steps)
+
+
+def at_shape(config: ModelConfig, state: Mapping[str, Tensor], shape: ProblemShape) -> nn.Module:
+    """Return the model of another grid with the weights of a state dict.
+
+    A model that is tied to its grid has a weight whose size, or whose presence, follows from the
+    grid; the error names it.
+    """
+    model = build_model(config, shape)
+    wanted = model.state_dict()
+    for name in sorted(wanted.keys() | state.keys()):
+        here, there = (_size(tensors.get(name)) for tensors in (state, wanted))
+        if here != there:
+            raise ValueError(
+                f"{model_name(config)} is tied to its grid and cannot move to {shape.space}: "
+                f"its weight {name} is {here}, where {there} is needed"
+            )
+    model.load_state_dict(dict(state))
+    return model
+
+
+def _size(tensor: Tensor | None) -> str:
+    return "absent" if tensor is None else "x".join(map(str, tensor.shape)) or "one number"
+
+
+def model_from_plain(name: Any, values: Mapping[str, Any]) -> ModelConfig:
+    """Return the settings of a model by name; on scattered points they are those of the body."""
+    if name not in MODELS:
+        raise ValueError(f"there is no model {name!r}; known are {', '.join(MODELS)}")
+    config_class = MODELS[name].config
+    if "body" not in values:
+        return from_plain(config_class, values)
+    body = from_plain(config_class, values["body"])
+    return from_plain(PointCloudConfig, {**values, "body": body})
+
+
+class Predictor:
+    """A trained model in physical units, on its own grid or any other that it supports."""
+
+    def __init__(self, model: TrainedModel, weights: Mapping[str, Tensor]) -> None:
+        """Take the state dict of a surrogate; a ValueError if it is of another model."""
+        self.model = model
+        self.weights = dict(weights)
+        self._surrogate = lru_cache(GRIDS_KEPT)(self._built)
+        self.surrogate()
+
+    def __call__(self, arrays: Sample) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
+        """Return the target variables `(samples, *shape)`, given the input variables.
+
+        Samples are the first axis of every array. The grid is that of the arrays; along an axis
+        that no input has it is that of training.
+        """
+        grid = self._checked_grid(arrays)
+        model = self.model.at(grid)
+        values = {v.name: np.asarray(arrays[v.name], dtype=np.float32) for v in model.inputs}
+        inputs = torch.tensor(stack_channels(values, model.inputs, grid))
+        batch_size = max(1, POINTS_AT_ONCE // prod(grid.values()))
+        predicted = predict(self.surrogate(grid), inputs, batch_size)
+        return unstack_channels(predicted.numpy(), model.targets, grid)
+
+    def surrogate(self, grid: Mapping[str, int] | None = None) -> Surrogate:
+        """Return the model with its normalisations; a ValueError if it cannot move to the grid."""
+        return self._surrogate(tuple((self.model.grid if grid is None else grid).values()))
+
+    def supports(self, grid: Mapping[str, int]) -> bool:
+        """Return whether the model can predict on a grid."""
+        try:
+            self.surrogate(grid)
+        except ValueError:
+            return False
+        return True
+
+    def _built(self, space: tuple[int, ...]) -> Surrogate:
+        grid = dict(zip(self.model.space, space, strict=True))
+        inputs, outputs = (self._normalization(part, space) for part in ("inputs", "outputs"))
+        shape = self.model.at(grid).shape
+        operator = at_shape(self.model.model, self._operator_weights(), shape)
+        if self.model.n_steps > 1:
+            operator = Rollout(operator, self.model.n_steps)
+        return Surrogate(operator, inputs, outputs).eval()
+
+    def _operator_weights(self) -> dict[str, Tensor]:
+        prefix = "model.model." if self.model.n_steps > 1 else "model."
+        return {
+            name.removeprefix(prefix): value
+            for name, value in self.weights.items()
+            if name.startswith(prefix)
+        }
+
+    def _normalization(self, part: str, space: tuple[int, ...]) -> Normalization:
+        try:
+            mean, std = self.weights[f"{part}.mean"], self.weights[f"{part}.std"]
+        except KeyError as error:
+            raise ValueError(f"the weights have no {error.args[0]}, as trained models do") from None
+        # One statistic a channel, or one in all, fits every grid.
+        if mean.ndim > 1 and tuple(mean.shape[:-1]) != space:
+            raise ValueError(
+                f"this {self.model.model_name} normalises its {part} point by point on "
+                f"{_times(mean.shape[:-1])} points and cannot predict on {_times(space)}; train "
+                "it with one statistic a channel, or bring the fields to that grid"
+            )
+        normalization = Normalization(mean, std)
+        normalization.load_state_dict({"mean": mean, "std": std})
+        return normalization
+
+    def _checked_grid(self, arrays: Sample) -> dict[str, int]:
+        """Return the grid of some input arrays; a ValueError says what is wrong with them."""
+        grid: dict[str, int] = {}
+        n_samples: int | None = None
+        for variable in self.model.inputs:
+            values = self._values(arrays, variable)
+            n_samples = len(values) if n_samples is None else n_samples
+            wanted = [
+                grid.get(dim, n) for dim, n in zip(variable.dims, variable.shape, strict=True)
+            ]
+            free = [dim in self.model.space and dim not in grid for dim in variable.dims]
+            fits = [f or w == n for f, w, n in zip(free, wanted, values.shape[1:], strict=True)]
+            if not all(fits) or len(values) != n_samples or 0 in values.shape:
+                sizes = ["any" if f else str(w) for f, w in zip(free, wanted, strict=True)]
+                raise ValueError(
+                    f"{variable.name} has shape {_times(values.shape)}, expected {n_samples or 1} "
+                    f"samples of {' x '.join(sizes)} ({' x '.join(variable.dims)})"
+                )
+            grid |= {
+                d: n
+                for d, n in zip(variable.dims, values.shape[1:], strict=True)
+                if d in self.model.space
+            }
+        whole = self.model.grid
+        return {axis: grid.get(axis, whole[axis]) for axis in self.model.space}
+
+    def _values(self, arrays: Sample, variable: Variable) -> Float[np.ndarray, "samples *shape"]:
+        if variable.name not in arrays:
+            wanted = ", ".join(v.name for v in self.model.inputs)
+            raise ValueError(
+                f"there is no variable {variable.name}, found {', '.join(arrays) or 'none'}; "
+                f"this model of {self.model.benchmark} needs {wanted}"
+            )
+        values = np.asarray(arrays[variable.name])
+        if values.dtype.kind not in "fiub":
+            raise ValueError(f"{variable.name} is of type {values.dtype}, expected real numbers")
+        if values.ndim != 1 + len(variable.dims):
+            raise ValueError(
+                f"{variable.name} has {values.ndim} axes, expected {1 + len(variable.dims)}: "
+                f"sample x {' x '.join(variable.dims)}"
+            )
+        n_wrong = int((~np.isfinite(values)).sum())
+        if n_wrong:
+            raise ValueError(
+                f"{variable.name} has {n_wrong} values of NaN or infinity, expected numbers"
+            )
+        return values.astype(np.float32, copy=False)
+
+
+def _times(sizes: Any) -> str:
+    return " x ".join(str(size) for size in sizes)

@@ -1,0 +1,57 @@
+"""A trained model as its users see it: physical values in, physical values out."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from lsm_core.names import Statistics
+from lsm_core.surrogates.normalization import Normalization
+
+
+class Surrogate(nn.Module):
+    """A model between the normalisations of its inputs and outputs."""
+
+    def __init__(self, model: nn.Module, inputs: Normalization, outputs: Normalization) -> None:
+        super().__init__()
+        self.model = model
+        self.inputs = inputs
+        self.outputs = outputs
+
+    def forward(
+        self, values: Float[Tensor, "batch *space n_inputs"]
+    ) -> Float[Tensor, "batch *space n_outputs"]:
+        """Return predicted fields in physical units."""
+        return self.outputs.decode(self.model(self.inputs.encode(values)))
+
+
+def predict(
+    model: nn.Module,
+    inputs: Float[Tensor, "samples *space n_inputs"],
+    batch_size: int,
+    statistics: Statistics = "running",
+) -> Float[Tensor, "samples *space n_outputs"]:
+    """Return predictions batch by batch, without gradients, in evaluation mode by default."""
+    device = next(model.parameters()).device
+    with _measuring(model, statistics), torch.no_grad():
+        return torch.cat([model(part.to(device)).cpu() for part in inputs.split(batch_size)])
+
+
+@contextmanager
+def _measuring(model: nn.Module, statistics: Statistics) -> Iterator[None]:
+    """Put a model into the mode of its statistics, and bring it back unchanged."""
+    was_training = model.training
+    kept = {}
+    if statistics == "batch":
+        # A pass in training mode would change the running statistics.
+        kept = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    model.train(statistics == "batch")
+    try:
+        yield
+    finally:
+        model.train(was_training)
+        for name, buffer in model.named_buffers():
+            if name in kept:
+                buffer.copy_(kept[name])

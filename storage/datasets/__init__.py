@@ -1,0 +1,1 @@
+"""Datasets: chunked zarr, written block by block, verified, and read in batches."""

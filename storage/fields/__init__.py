@@ -1,0 +1,1 @@
+"""Fields in files that people bring and take away."""

@@ -1,0 +1,1 @@
+"""Runs: their checkpoints and results, and who has which in hand."""

@@ -1,0 +1,1 @@
+"""Runs, reports and models as MLflow shows them."""

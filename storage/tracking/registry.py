@@ -1,0 +1,232 @@
+"""Registered models: one name a benchmark, numbered versions, champion and challenger.
+
+    registry = ModelRegistry(uri, root)
+    version = registry.record.add("lsm-darcy", {"identity": ..., "dataset": ...})
+    registry.echo("lsm-darcy", upload_of)
+    registry.note("lsm-darcy", Change(aliases={"champion": version.number}, reason="the first"))
+    registry.find("lsm-darcy@champion")
+
+What is registered is the store's record; each change is written there first, in one step, so that
+whoever asks for the champion gets the old one or the new one. MLflow's registry follows. A version
+there is complete from the moment it is there: its files are uploaded first.
+"""
+
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, get_args
+
+import mlflow
+from mlflow.entities import LoggedModel
+from mlflow.entities.model_registry import ModelVersion as KnownVersion
+from mlflow.entities.model_registry import RegisteredModel
+from mlflow.exceptions import MlflowException
+from sqlalchemy.exc import SQLAlchemyError
+
+from storage.credentials import without_credentials
+from storage.errors import NoSuchModel, StoreUnavailable, translated
+from storage.location import Location
+from storage.tracking.model_record import Change, ModelRecord, ModelVersion, State
+from storage.tracking.store import open_client
+
+logger = logging.getLogger(__name__)
+
+Alias = Literal["champion", "challenger"]
+PREFIX = "lsm-"
+
+_REFERENCE = re.compile(r"(?P<name>lsm-[a-z_]+)(@(?P<alias>[a-z]+)|/(?P<number>[1-9][0-9]*))")
+_UNKNOWN = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
+
+
+Uploads = Callable[[ModelVersion], AbstractContextManager[tuple[str, Path]]]
+"""Provides MLflow's name of a version's run, and the model folder, while it is uploaded."""
+
+
+def registered_name(benchmark: str) -> str:
+    """Return under which name the models of a benchmark are registered."""
+    return f"{PREFIX}{benchmark}"
+
+
+def is_reference(text: str) -> bool:
+    """Return whether a text names a version, like `lsm-darcy@champion` or `lsm-darcy/3`."""
+    return _REFERENCE.fullmatch(text) is not None
+
+
+class ModelRegistry:
+    """The models of a store, and the registry of a tracking database or server, its echo."""
+
+    def __init__(self, uri: str, root: Location) -> None:
+        self.uri = uri
+        self.root = root
+        self.shown_uri = without_credentials(uri)
+
+    @cached_property
+    def client(self) -> mlflow.MlflowClient:
+        """Return MLflow's client; a new database is made ready first."""
+        with self._reached():
+            return open_client(self.uri)
+
+    @cached_property
+    def record(self) -> ModelRecord:
+        """Return the store's record.
+
+        It is begun, once, with what only MLflow knows: models of before there was a record.
+        """
+        record = ModelRecord(self.root)
+        if not record.is_begun:
+            with self._reached():
+                models = self.client.search_registered_models()
+                ours = [model for model in models if model.name.startswith(PREFIX)]
+                record.begin({model.name: self._known_state(model) for model in ours})
+        return record
+
+    def state(self, name: str) -> State:
+        """Return what is registered under a name."""
+        return self.record.state(name)
+
+    def find(self, reference: str) -> ModelVersion:
+        """Return the version that a text like `lsm-darcy@champion` or `lsm-darcy/3` names."""
+        match = _REFERENCE.fullmatch(reference)
+        if match is None:
+            raise NoSuchModel(
+                f"{reference!r} names no registered model; expected something like "
+                "lsm-darcy@champion or lsm-darcy/3"
+            )
+        state, alias = self.state(match["name"]), match["alias"]
+        number = int(match["number"]) if alias is None else state.aliases.get(alias, 0)
+        if number not in state.versions:
+            found = ", ".join(_references(state.newest_first())) or "no version of it"
+            raise NoSuchModel(
+                f"there is no {reference} in the registry {self.shown_uri}, found {found}"
+            )
+        return state.version(number)
+
+    def note(self, name: str, change: Change) -> None:
+        """Add a change to the record; that MLflow is away, and follows later, costs a line."""
+        unknown = set(change.aliases) - set(get_args(Alias))
+        if unknown:
+            raise ValueError(f"an alias is one of {', '.join(get_args(Alias))}, not {unknown}")
+        self.record.note(name, change)
+        try:
+            self.echo(name)
+        except (StoreUnavailable, NoSuchModel) as error:
+            logger.warning("%s: %s; `lsm runs sync` sends it from the store", name, error)
+
+    def download(self, version: ModelVersion, folder: Path) -> Path:
+        """Bring the model folder of a version onto this machine and return it."""
+        with self._reached():
+            # By the address of the files: by name MLflow asks the registry of the environment.
+            source = self.client.get_model_version_download_uri(version.name, str(version.number))
+            return Path(
+                mlflow.artifacts.download_artifacts(
+                    source, dst_path=str(folder), tracking_uri=self.uri
+                )
+            )
+
+    def echo(self, name: str, upload_of: Uploads | None = None) -> int:
+        """Send what MLflow lacks of a name, versions in their order; return how much that was.
+
+        Without what provides uploads, versions that MLflow lacks are left out. StoreUnavailable if
+        MLflow has versions that the store does not know: theirs would be other numbers than ours.
+        """
+        with self._reached():
+            model = self._required_name(name)
+            found = self.client.search_model_versions(f"name = '{name}'")
+            known = {int(each.version): each for each in found}
+            n_sent = 0
+            for version in reversed(self.state(name).newest_first()):
+                if version.number not in known and upload_of is not None:
+                    known[version.number] = self._upload(version, upload_of)
+                    n_sent += 1
+                elif version.number in known:
+                    n_sent += self._send_tags(version, known[version.number].tags)
+            state = self.state(name)  # the champion may have changed during an upload
+            for key, value in state.tags.items():
+                if model.tags.get(key) != value:
+                    self.client.set_registered_model_tag(name, key, value)
+                    n_sent += 1
+            for alias in get_args(Alias):
+                holder = state.aliases.get(alias)
+                if holder is None and alias in model.aliases:
+                    self.client.delete_registered_model_alias(name, alias)
+                elif holder in known and str(model.aliases.get(alias)) != str(holder):
+                    self.client.set_registered_model_alias(name, alias, str(holder))
+                else:
+                    continue
+                n_sent += 1
+            return n_sent
+
+    def _send_tags(self, version: ModelVersion, known: Mapping[str, str]) -> int:
+        lacking = {key: value for key, value in version.tags.items() if known.get(key) != value}
+        if "identity" in lacking:
+            raise self._mixed(version)
+        for key, value in lacking.items():
+            self.client.set_model_version_tag(version.name, str(version.number), key, value)
+        return len(lacking)
+
+    def _mixed(self, version: ModelVersion) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"the model registry {self.shown_uri} has other versions of {version.name} than "
+            "the store; remove that name there, or set MLFLOW_TRACKING_URI to another one"
+        )
+
+    def _upload(self, version: ModelVersion, upload_of: Uploads) -> KnownVersion:
+        """Make a version in MLflow of the files that the store has of its run."""
+        with upload_of(version) as (run_id, folder):
+            experiment = self.client.get_run(run_id).info.experiment_id
+            logged: LoggedModel = self.client.create_logged_model(
+                experiment, name=version.name, source_run_id=run_id, tags=version.tags
+            )
+            self.client.log_model_artifacts(logged.model_id, str(folder))
+        logged = self.client.finalize_logged_model(logged.model_id, "READY")
+        made = self.client.create_model_version(
+            version.name,
+            logged.artifact_location,
+            run_id=run_id,
+            tags=version.tags,
+            model_id=logged.model_id,
+        )
+        if int(made.version) != version.number:
+            raise self._mixed(version)
+        return made
+
+    def _required_name(self, name: str) -> RegisteredModel:
+        """Return MLflow's entry of a name, which is made if there is none."""
+        try:
+            return self.client.create_registered_model(name)
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise
+            return self.client.get_registered_model(name)
+
+    def _known_state(self, model: RegisteredModel) -> Change:
+        found = self.client.search_model_versions(f"name = '{model.name}'")
+        return Change(
+            versions={int(each.version): dict(each.tags) for each in found},
+            aliases={alias: int(number) for alias, number in model.aliases.items()},
+            tags=dict(model.tags),
+            reason="taken in from MLflow",
+        )
+
+    def _reached(self) -> AbstractContextManager[None]:
+        """Turn MLflow's errors into ours."""
+
+        def ours(error: Exception) -> Exception:
+            first = without_credentials(str(error).partition("\n")[0])
+            if isinstance(error, MlflowException) and error.error_code in _UNKNOWN:
+                return NoSuchModel(f"the registry {self.shown_uri} refuses: {first}")
+            return StoreUnavailable(
+                f"the model registry {self.shown_uri} cannot be used ({first}); check "
+                "MLFLOW_TRACKING_URI"
+            )
+
+        return translated(MlflowException, SQLAlchemyError, into=ours)
+
+
+def _references(versions: list[ModelVersion]) -> Iterator[str]:
+    for version in versions:
+        yield str(version)
+        yield from (f"{version.name}@{alias}" for alias in version.aliases)

@@ -1,0 +1,95 @@
+"""Two processes that train one model: the same as one, and safe when one of them dies."""
+
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from flows.errors import ProcessDied
+from flows.steps.training import run as training
+from flows.steps.training.cells import bind
+from flows.steps.training.isolation import Report, run_isolated
+from flows.steps.training.run import train
+from flows.steps.training.workplace import Workplace
+from lsm_core.experiments import trial
+from lsm_core.experiments.experiment import BoundExperiment
+from lsm_core.layers.ranks import rank
+from lsm_core.models.lsm import release_form
+from lsm_core.result import Result
+from tests.flows.steps.training.test_run import experiment, workplace
+
+
+def three_epochs() -> BoundExperiment:
+    """Return a run with batch statistics, whose last batch has fewer samples than the others."""
+    made = experiment(epochs=3, batch_size=7).experiment
+    return bind(replace(made, model=release_form(width=8, n_scales=3)))
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
+    return workplace(tmp_path_factory.mktemp("ranks"), "store")
+
+
+def elsewhere(place: Workplace, folder: Path) -> Workplace:
+    """Return a workplace with the same data and nothing else."""
+    from storage.location import Location
+
+    root = Location.parse(str(folder))
+    return replace(place, root=root, tracking_uri=f"sqlite:///{folder}/mlflow.db")
+
+
+@pytest.fixture(scope="module")
+def two(place: Workplace, tmp_path_factory: pytest.TempPathFactory) -> Result:
+    """Return the result of two ranks that nothing happened to."""
+    folder = tmp_path_factory.mktemp("two")
+    return run_isolated(train, three_epochs(), elsewhere(place, folder), n_ranks=2)
+
+
+def curve(result: Result, name: str) -> list[float]:
+    return [getattr(epoch, name) for epoch in result.history]
+
+
+def test_two_ranks_train_as_one(place: Workplace, two: Result, tmp_path: Path) -> None:
+    one = run_isolated(train, three_epochs(), elsewhere(place, tmp_path))
+    assert two.environment["ranks"] == 2
+    for name in ("train", "validation"):
+        assert curve(two, name) == pytest.approx(curve(one, name), rel=1e-5), name
+    assert two.error == pytest.approx(one.error, rel=1e-5)
+
+
+def train_and_kill_a_rank(experiment: BoundExperiment, place: Workplace, report: Report) -> Any:
+    """Train, but let the second rank die in the middle of the second epoch."""
+    training.SECONDS_BETWEEN_CHECKPOINTS = 0.0
+    original = training._Run._is_save_due
+
+    def is_due(self: Any) -> bool:
+        state = self.trial.state
+        if rank() == 1 and state.epoch == 1 and state.batch == 4:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return original(self)
+
+    training._Run._is_save_due = is_due  # type: ignore[method-assign]
+    return train(experiment, place, report)
+
+
+def test_a_rank_that_dies_ends_the_run_with_its_name_and_it_resumes(
+    place: Workplace, two: Result, tmp_path: Path
+) -> None:
+    killed = elsewhere(place, tmp_path)
+    with pytest.raises(ProcessDied, match=r"rank 1 of 2 .* exit code -9"):
+        run_isolated(train_and_kill_a_rank, three_epochs(), killed, n_ranks=2)
+    assert killed.checkpoints(three_epochs().identity).latest() is not None
+    resumed = run_isolated(train, three_epochs(), killed, n_ranks=2)
+    assert curve(resumed, "train") == curve(two, "train")
+
+
+def test_a_layer_with_statistics_of_its_own_rank_is_refused() -> None:
+    model = torch.nn.Sequential(torch.nn.BatchNorm1d(3))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trial, "n_ranks", lambda: 2)
+        with pytest.raises(ValueError, match="statistics of its own rank"):
+            trial._on_device(model, three_epochs().training, torch.device("cpu"))
