@@ -13,7 +13,7 @@ from flows.parameters import Gain, Level, Positive
 from flows.settings import Settings, current_settings
 from lsm_core.names import BenchmarkName
 from lsm_core.result import Failure
-from storage.errors import LeaseLost
+from storage.errors import LeaseLost, translated
 from storage.location import Location
 from storage.runs.leases import Lease, Leases
 
@@ -87,10 +87,8 @@ def _challenger(
         raise BadInput("new samples come from a watched folder or from a dataset; name one of them")
     base = champion_experiment(benchmark, settings.root, settings.tracking_uri)
     if dataset is not None:
-        try:
+        with translated(ValueError, into=BadInput):
             opened = open_dataset(Location.parse(dataset))
-        except ValueError as error:
-            raise BadInput(str(error)) from error
         experiment, note = with_dataset(base, opened, settings.root)
         return experiment, [note] if note else []
     if watched is None:

@@ -10,6 +10,7 @@ from typing import Literal
 
 from flows.errors import BadInput
 from storage.credentials import split_address, without_credentials
+from storage.errors import translated
 from storage.location import Location
 
 DEFAULT_STORE = ".lsm"
@@ -54,10 +55,8 @@ class Settings:
     @classmethod
     def from_environment(cls) -> "Settings":
         """Read the environment now; BadInput for a value that cannot be used."""
-        try:
+        with translated(ValueError, into=BadInput):
             root = Location.parse(os.environ.get("LSM_STORE") or DEFAULT_STORE)
-        except ValueError as error:
-            raise BadInput(str(error)) from error
         state, database = _state(root), os.environ.get("LSM_DATABASE") or None
         runs = (
             database_url(database, state, "mlflow") if database else f"sqlite:///{state}/mlflow.db"
@@ -88,10 +87,6 @@ class Settings:
         server = self.tracking_uri if is_server else f"http://127.0.0.1:{self.mlflow_port}"
         return without_credentials(self.mlflow_pages or server).rstrip("/")
 
-    def require_usable(self) -> None:
-        """Raise StoreUnavailable unless the root can be written."""
-        self.root.require_writable()
-
 
 _in_use: ContextVar[Settings | None] = ContextVar("settings", default=None)
 
@@ -105,7 +100,7 @@ def current_settings() -> Settings:
     settings = _in_use.get()
     if settings is None:
         settings = Settings.from_environment()
-        settings.require_usable()
+        settings.root.require_writable()
     return settings
 
 
@@ -124,10 +119,8 @@ def database_url(database: str, state: Path, name: Literal["prefect", "mlflow"])
     driver = {"prefect": "asyncpg", "mlflow": "psycopg2"}[name]
     if database == "local":
         return f"postgresql+{driver}://postgres@/{name}?host={postgres_folder(state)}"
-    try:
+    with translated(ValueError, into=lambda error: BadInput(f"LSM_DATABASE {error}")):
         where = split_address(database)
-    except ValueError as error:
-        raise BadInput(f"LSM_DATABASE {error}") from error
     if where.query:
         raise BadInput(
             "LSM_DATABASE has settings behind a question mark, which the drivers of the two "

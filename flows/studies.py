@@ -40,7 +40,7 @@ def study(
     from lsm_core.studies.sections import setting_table
 
     settings = current_settings()
-    with translated(ValueError, into=lambda error: BadInput(str(error))):
+    with translated(ValueError, into=BadInput):
         cells = study_cells(name, preset, seeds, models, rows, benchmarks)
     suite = Suite(
         study=name,

@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from lsm_core.benchmarks.navier_stokes import NavierStokes as NavierStokes
     from lsm_core.benchmarks.pipe import Pipe as Pipe
     from lsm_core.benchmarks.plasticity import Plasticity as Plasticity
-    from lsm_core.evaluation.metrics import relative_l2 as relative_l2
+    from lsm_core.evaluation.evaluate import relative_l2 as relative_l2
     from lsm_core.experiments.presets import experiment as experiment
     from lsm_core.models.catalogue import MODELS as MODELS
     from lsm_core.models.catalogue import build_model as build_model
@@ -94,40 +94,35 @@ if TYPE_CHECKING:
     from lsm_core.training.loop import fit as fit
     from lsm_core.training.state import start_training as start_training
 
-_HOMES = {
-    "BENCHMARKS": "benchmarks.catalogue",
-    "MODELS": "models.catalogue",
-    "Airfoil": "benchmarks.airfoil",
-    "BatchesInMemory": "training.batches",
-    "Burgers": "benchmarks.burgers",
-    "Darcy": "benchmarks.darcy",
-    "ElasticityGrid": "benchmarks.elasticity_grid",
-    "ElasticityPoints": "benchmarks.elasticity_points",
-    "Fields": "training.batches",
-    "FnoConfig": "models.fno",
-    "LsmConfig": "models.lsm",
-    "NavierStokes": "benchmarks.navier_stokes",
-    "Pipe": "benchmarks.pipe",
-    "Plasticity": "benchmarks.plasticity",
-    "PointCloudConfig": "models.point_cloud",
-    "ProblemShape": "problems.shape",
-    "Result": "result",
-    "Surrogate": "surrogates.surrogate",
-    "TrainingConfig": "training.config",
-    "UnetConfig": "models.unet",
-    "build_model": "models.catalogue",
-    "build_operator": "surrogates.operator",
-    "experiment": "experiments.presets",
-    "fit": "training.loop",
-    "fit_normalization": "surrogates.normalization",
-    "paper_form": "models.lsm",
-    "permutations": "training.batches",
-    "predict": "surrogates.surrogate",
-    "relative_l2": "evaluation.metrics",
-    "release_form": "models.lsm",
-    "smooth_form": "models.lsm",
-    "start_training": "training.state",
+_NAMES = {
+    "benchmarks.airfoil": ("Airfoil",),
+    "benchmarks.burgers": ("Burgers",),
+    "benchmarks.catalogue": ("BENCHMARKS",),
+    "benchmarks.darcy": ("Darcy",),
+    "benchmarks.elasticity_grid": ("ElasticityGrid",),
+    "benchmarks.elasticity_points": ("ElasticityPoints",),
+    "benchmarks.navier_stokes": ("NavierStokes",),
+    "benchmarks.pipe": ("Pipe",),
+    "benchmarks.plasticity": ("Plasticity",),
+    "evaluation.evaluate": ("relative_l2",),
+    "experiments.presets": ("experiment",),
+    "models.catalogue": ("MODELS", "build_model"),
+    "models.fno": ("FnoConfig",),
+    "models.lsm": ("LsmConfig", "paper_form", "release_form", "smooth_form"),
+    "models.point_cloud": ("PointCloudConfig",),
+    "models.unet": ("UnetConfig",),
+    "problems.shape": ("ProblemShape",),
+    "result": ("Result",),
+    "surrogates.normalization": ("fit_normalization",),
+    "surrogates.operator": ("build_operator",),
+    "surrogates.surrogate": ("Surrogate", "predict"),
+    "training.batches": ("BatchesInMemory", "Fields", "permutations"),
+    "training.config": ("TrainingConfig",),
+    "training.loop": ("fit",),
+    "training.state": ("start_training",),
 }
+"""The public names of every module that has some."""
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = list(_HOMES)
 

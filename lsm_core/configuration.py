@@ -7,13 +7,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 Config = TypeVar("Config")
 
-_SCALARS: dict[Any, tuple[type, ...]] = {
-    type(None): (type(None),),
-    bool: (bool,),
-    int: (int,),
-    float: (float, int),
-    str: (str,),
-}
+_SCALARS = (type(None), bool, int, float, str)
 
 
 def from_plain(kind: type[Config], values: Any) -> Config:
@@ -57,8 +51,10 @@ def _restored(hint: Any, value: Any, place: str) -> Any:
     return value
 
 
-def _is_scalar(hint: Any, value: Any) -> bool:
-    return isinstance(value, _SCALARS[hint]) and (hint is bool or not isinstance(value, bool))
+def _is_scalar(hint: type, value: Any) -> bool:
+    """Return whether a value is of a type; integers are floats, too, and booleans are neither."""
+    kinds = (float, int) if hint is float else hint
+    return isinstance(value, kinds) and (hint is bool or not isinstance(value, bool))
 
 
 def _one_of(kinds: tuple[Any, ...], value: Any, place: str) -> Any:

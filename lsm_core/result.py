@@ -1,10 +1,12 @@
 """What came of a run: a result with figures, or a failure with its reason."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from lsm_core.names import PresetName
+
+Kind = TypeVar("Kind", bound="Outcome")
 
 ALONE = ("train", "retrain")
 """What runs are part of that were made one by one: their suites have no preset in their names."""
@@ -43,6 +45,16 @@ class DatasetName:
     digest: str
 
 
+RESTORED: dict[str, Callable[[Any], Any]] = {
+    "resolution": tuple,
+    "begun_anew": tuple,
+    "best": lambda plain: Best(**plain) if plain else None,
+    "history": lambda plain: tuple(Epoch(**epoch) for epoch in plain),
+    "dataset": lambda plain: DatasetName(**plain),
+}
+"""How fields come back that are no plain data."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
     """Which run it was: what results and failures have in common.
@@ -76,6 +88,15 @@ class Outcome:
         """Return all fields as plain data, with the suite's name for whoever reads the file."""
         return {**asdict(self), "suite": self.suite}
 
+    @classmethod
+    def from_plain(cls: type[Kind], plain: Mapping[str, Any]) -> Kind:
+        """Return the outcome that `to_plain` wrote, or an older version."""
+        known = {field.name: plain[field.name] for field in fields(cls) if field.name in plain}
+        if "study" not in known:
+            known["study"] = earlier_study(str(plain.get("suite") or "train"), plain["preset"])
+        restored = {name: RESTORED[name](known[name]) for name in known.keys() & RESTORED.keys()}
+        return cls(**known | restored)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Begun(Outcome):
@@ -87,23 +108,12 @@ class Begun(Outcome):
     started: int
     """In milliseconds since 1970."""
 
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> "Begun":
-        """Return the run that `to_plain` wrote."""
-        known = _known(cls, plain)
-        return cls(**known | {"dataset": DatasetName(**known["dataset"])})
-
 
 @dataclass(frozen=True, kw_only=True)
 class Failure(Outcome):
     """A run that did not end well."""
 
     error: str
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> "Failure":
-        """Return the failure that `to_plain` wrote, or an older version."""
-        return cls(**_known(cls, plain))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,21 +149,6 @@ class Result(Outcome):
         """Return the mean relative L2 norm on the test samples."""
         return self.test[self.ERROR]
 
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> "Result":
-        """Return the result that `to_plain` wrote, or an older version."""
-        known = _known(cls, plain)
-        best = known.get("best")
-        return cls(
-            **known
-            | {
-                "best": Best(**best) if best else None,
-                "begun_anew": tuple(known.get("begun_anew", ())),
-                "history": tuple(Epoch(**epoch) for epoch in known.get("history", ())),
-                "dataset": DatasetName(**known["dataset"]),
-            }
-        )
-
 
 def outcome_from_plain(plain: Mapping[str, Any]) -> Result | Failure:
     """Return the result or the failure that plain data is of."""
@@ -173,12 +168,3 @@ def suite_name(study: str, preset: str, official: bool) -> str:
 def earlier_study(suite: str, preset: str) -> str:
     """Return the study of a suite that was kept before studies had a field of their own."""
     return suite.removesuffix("-official").removesuffix(f"-{preset}")
-
-
-def _known(kind: type[Outcome], plain: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of plain data that a kind has."""
-    known = {field.name: plain[field.name] for field in fields(kind) if field.name in plain}
-    known["resolution"] = tuple(known["resolution"])
-    if "study" not in known:
-        known["study"] = earlier_study(str(plain.get("suite") or "train"), plain["preset"])
-    return known

@@ -18,7 +18,7 @@ def list_names(options: argparse.Namespace) -> None:
 
     if options.name:
         card = data_card(options.name)
-        show({"name": options.name, "card": card}, card, as_json=options.json)
+        show(options, {"name": options.name, "card": card}, card)
         return
     benchmarks = {name: made.title for name, made in BENCHMARKS.items()}
     models = list(get_args(ModelName))
@@ -29,21 +29,20 @@ def list_names(options: argparse.Namespace) -> None:
         *(f"  {preset:<14} {purpose}" for preset, purpose in PRESET_PURPOSES.items()),
     ]
     names = {"benchmarks": benchmarks, "models": models, "presets": PRESET_PURPOSES}
-    show(names, "\n".join(lines), as_json=options.json)
+    show(options, names, "\n".join(lines))
 
 
 def prepare(options: argparse.Namespace) -> None:
-    """Generate or convert the data of benchmarks."""
+    """Make the data of benchmarks."""
     from flows.errors import BadInput
     from lsm_core.experiments.protocols import variants
+    from storage.errors import translated
 
     if bool(options.names) == options.all:
         raise BadInput("name the benchmarks to prepare, or say --all; `lsm list` shows them")
     names = options.names or list(get_args(BenchmarkName))
-    try:
+    with translated(ValueError, into=BadInput):
         variants(options.preset, names, options.resolution or ())
-    except ValueError as error:
-        raise BadInput(str(error)) from error
     with session():
         from flows.prepare import prepare
 
@@ -58,7 +57,7 @@ def prepare(options: argparse.Namespace) -> None:
     if options.export:
         _export(places, Path(options.export))
     lines = [f"{name}: {shown_path(place)}" for name, place in places.items()]
-    show(places, "\n".join(lines), as_json=options.json)
+    show(options, places, "\n".join(lines))
 
 
 def _export(places: dict[str, str], folder: Path) -> None:

@@ -1,11 +1,17 @@
-"""The command `lsm`."""
+"""The command `lsm`: its verbs and names, few options."""
 
+import argparse
 import os
 import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn, get_args
 
-from flows.cli.parser import EXIT_BAD_INPUT, parser
+from flows.cli import data, models, operations, results, training
+from lsm_core.names import BenchmarkName, ModelName, PresetName, StudyName
 
 EXIT_FAILED = 1
+EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 TELEMETRY_OFF = {
     "DO_NOT_TRACK": "true",
@@ -13,6 +19,21 @@ TELEMETRY_OFF = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
 }
 """What Prefect and MLflow must find before they are imported, or they report what is done."""
+BENCHMARKS, MODELS, PRESETS = get_args(BenchmarkName), get_args(ModelName), get_args(PresetName)
+
+Verbs = Any
+"""What argparse adds commands to; its type has no public name."""
+Argument = tuple[str, dict[str, Any]]
+STORE: Argument = ("--store", {"metavar": "URL", "help": "root of all data (LSM_STORE)"})
+JSON: Argument = ("--json", {"action": "store_true", "help": "print a result for programs"})
+PRESET: Argument = ("--preset", {"choices": PRESETS, "default": "quick"})
+OFFICIAL: Argument = (
+    "--official",
+    {
+        "action": "store_true",
+        "help": "on the published files instead of generated data; LSM_MIRRORS is asked first",
+    },
+)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -32,10 +53,172 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("lsm: interrupted; what was done is kept", file=sys.stderr)
         return EXIT_INTERRUPTED
-    except BAD_INPUT as error:
+    except (*BAD_INPUT, *FAILURES) as error:
         print(f"lsm: {error}", file=sys.stderr)
-        return EXIT_BAD_INPUT
-    except FAILURES as error:
-        print(f"lsm: {error}", file=sys.stderr)
-        return EXIT_FAILED
+        return EXIT_BAD_INPUT if isinstance(error, BAD_INPUT) else EXIT_FAILED
     return 0
+
+
+class OneSentenceParser(argparse.ArgumentParser):
+    """A parser whose complaint is one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with exit code 2."""
+        print(f"{self.prog}: {message}; `{self.prog} --help` explains", file=sys.stderr)
+        raise SystemExit(EXIT_BAD_INPUT)
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
+    top = OneSentenceParser(prog="lsm", description="A workbench for neural PDE solvers.")
+    verbs = top.add_subparsers(dest="verb", required=True, metavar="COMMAND")
+    _add_data(verbs)
+    _add_training(verbs)
+    _add_results(verbs)
+    _add_models(verbs)
+    _add_operations(verbs)
+    return top
+
+
+def _add(
+    verbs: Verbs, name: str, run: Callable[[argparse.Namespace], None], *shared: Argument
+) -> argparse.ArgumentParser:
+    """Return the parser of a new command, whose text is the first line of what runs."""
+    text = str(run.__doc__).partition("\n")[0]
+    made: argparse.ArgumentParser = verbs.add_parser(name, help=text, description=text)
+    made.set_defaults(run=run)
+    for argument, settings in (STORE, JSON, *shared):
+        made.add_argument(argument, **settings)
+    return made
+
+
+def _add_data(verbs: Verbs) -> None:
+    shown = _add(verbs, "list", data.list_names)
+    shown.add_argument("name", nargs="?", choices=BENCHMARKS, metavar="BENCHMARK")
+    prepare = _add(verbs, "prepare", data.prepare, PRESET)
+    prepare.add_argument("names", nargs="*", choices=[*BENCHMARKS, []])
+    prepare.add_argument("--all", action="store_true", help="every benchmark")
+    prepare.add_argument(
+        "--resolution",
+        type=_positive,
+        action="append",
+        metavar="N",
+        help="points along each axis; may be given several times",
+    )
+    prepare.add_argument(
+        "--official", action="store_true", help="download and convert the published files instead"
+    )
+    prepare.add_argument(
+        "--from",
+        dest="mirrors",
+        action="append",
+        metavar="URL",
+        help="place to ask for official files first (LSM_MIRRORS); implies --official",
+    )
+    prepare.add_argument("--stride", type=_positive, metavar="N", help="every N-th official point")
+    prepare.add_argument(
+        "--export", metavar="FOLDER", help="write the generated data as official files, too"
+    )
+
+
+def _add_training(verbs: Verbs) -> None:
+    train = _add(verbs, "train", training.train, PRESET, OFFICIAL)
+    train.add_argument("model", choices=MODELS)
+    train.add_argument("benchmark", choices=BENCHMARKS)
+    train.add_argument("--seed", type=_seed, default=0)
+    train.add_argument(
+        "--from",
+        dest="source",
+        metavar="SOURCE",
+        help="start from the weights of a benchmark's model, or of a finished run by its identity",
+    )
+    train.add_argument("--freeze", nargs="+", metavar="PART", help="parts that stay as they were")
+    train.add_argument("--fraction", type=float, help="part of the training samples to use")
+    train.add_argument("--epochs", type=_positive)
+    train.add_argument("--batch-size", type=_positive)
+    train.add_argument("--learning-rate", type=float)
+    train.add_argument("--selection", choices=("last", "best_validation", "best_test"))
+    train.add_argument("--ranks", type=_positive, default=1, help="processes that train together")
+    bench = _add(verbs, "benchmark", training.benchmark, PRESET, OFFICIAL)
+    bench.add_argument("--benchmarks", nargs="+", choices=[*BENCHMARKS, "all"])
+    bench.add_argument("--models", nargs="+", choices=[*MODELS, "all"])
+    bench.add_argument("--seeds", nargs="+", type=_seed, default=[0])
+    study = _add(verbs, "study", training.study, PRESET, OFFICIAL)
+    study.add_argument("name", choices=("efficiency", *get_args(StudyName)))
+    study.add_argument("--seeds", nargs="+", type=_seed, help="0; for stability 0 1 2 3 4")
+    study.add_argument(
+        "--models",
+        nargs="+",
+        choices=MODELS,
+        help="for efficiency, resolutions and transfer, the paper's if none; for stability, lsm if "
+        "none; the other studies are of LSM alone",
+    )
+    study.add_argument("--rows", nargs="+", metavar="ROW", help="rows of the table; all if none")
+    study.add_argument(
+        "--benchmarks",
+        nargs="+",
+        choices=BENCHMARKS,
+        help="for stability, all if none; for ablations, the paper's seven at paper and release, "
+        "elasticity_p and darcy at smaller presets if none",
+    )
+    study.add_argument(
+        "--sizes",
+        nargs="+",
+        type=_positive,
+        metavar="N",
+        help="for efficiency, points along a side; the paper's 64 to 1024 if none",
+    )
+
+
+def _add_results(verbs: Verbs) -> None:
+    report = _add(verbs, "report", results.report)
+    said = "only its runs; all if none is named (of data: quick)"
+    report.add_argument("--preset", choices=PRESETS, help=said)
+    report.add_argument("about", nargs="?", choices=("runs", "data", "results"), default="runs")
+    report.add_argument("--out", default="RESULTS.md", help="page of all `results`; RESULTS.md")
+    report.add_argument("--note", default="", help="a remark for the page of `results`")
+    _add(verbs, "runs", results.runs).add_argument("action", choices=("sync",))
+
+
+def _add_models(verbs: Verbs) -> None:
+    predict = _add(verbs, "predict", models.predict)
+    predict.add_argument("model", help="identity of a run, lsm-NAME@champion, or a model folder")
+    predict.add_argument("input", type=Path, help=".zarr, .nc, .npz or .mat file with the inputs")
+    predict.add_argument("--out", type=Path, required=True, help="file for the predictions")
+    predict.add_argument("--plot", type=Path, metavar="FILE.svg")
+    predict.add_argument("--vtk", type=Path, metavar="FILE.vtk")
+    registry = _add(verbs, "registry", models.registry)
+    registry.add_argument("action", choices=("list", "add", "promote", "import"))
+    registry.add_argument(
+        "what",
+        nargs="?",
+        help="a run's identity to add, lsm-NAME/VERSION to promote, a released file to import",
+    )
+    registry.add_argument("--alias", choices=("champion", "challenger"), help="of what is added")
+    registry.add_argument("--benchmark", choices=BENCHMARKS, help="of a released file")
+    registry.add_argument("--name", help="what to call a released file; its own name otherwise")
+
+
+def _add_operations(verbs: Verbs) -> None:
+    stack = _add(verbs, "stack", operations.stack)
+    stack.add_argument(
+        "action",
+        choices=("up", "down", "status", "deploy", "backup", "restore"),
+        help="deploy tells the server at PREFECT_API_URL of the flows; up does it, too; backup and "
+        "restore copy the databases",
+    )
+    stack.add_argument("folder", nargs="?", type=Path, help="of the copies, to backup and restore")
+    doctor = _add(verbs, "doctor", operations.doctor)
+    doctor.add_argument("--data", action="store_true", help="read every dataset, too")
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"a seed is a whole number from 0, got {text!r}")
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"a whole number from 1 is expected, got {text!r}")
+    return int(text)

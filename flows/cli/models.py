@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def predict(options: argparse.Namespace) -> None:
-    """Predict the fields of a file with a trained model."""
+    """Predict fields with a trained model."""
     from flows.settings import current_settings
     from flows.steps.models.prediction import Outputs, predict_file
 
@@ -23,17 +23,20 @@ def predict(options: argparse.Namespace) -> None:
     if done["rel_l2"]:
         mean = sum(done["rel_l2"]) / len(done["rel_l2"])
         lines.append(f"mean relative L2 error against the targets in the file: {mean:.5f}")
-    show(done, "\n".join(lines), as_json=options.json)
+    show(options, done, "\n".join(lines))
 
 
 def registry(options: argparse.Namespace) -> None:
-    """Show the registered models, add one, make one the champion, or import a released one."""
+    """Keep, show and promote trained models.
+
+    A released one is imported, not registered.
+    """
     from flows.errors import BadInput
     from flows.settings import current_settings
 
     settings = current_settings()
     if options.action == "list":
-        _list_registered(settings, options.json)
+        _list_registered(settings, options)
         return
     if not options.what:
         raise BadInput(f"say what to {options.action}; `lsm registry --help` explains")
@@ -48,10 +51,10 @@ def registry(options: argparse.Namespace) -> None:
         version = promote(options.what, settings.root, settings.tracking_uri)
     plain = version.to_plain()
     shown = f"{version.name}/{version.number} {', '.join(plain['aliases'])}".rstrip()
-    show(plain, shown, as_json=options.json)
+    show(options, plain, shown)
 
 
-def _list_registered(settings: "Settings", as_json: bool) -> None:
+def _list_registered(settings: "Settings", options: argparse.Namespace) -> None:
     from flows.steps.models.registration import registered_models
 
     found = registered_models(settings.root, settings.tracking_uri)
@@ -62,7 +65,7 @@ def _list_registered(settings: "Settings", as_json: bool) -> None:
         for version in found
     ]
     none = "no model is registered; `lsm registry add IDENTITY` does it"
-    show(found, "\n".join(lines) or none, as_json=as_json)
+    show(options, found, "\n".join(lines) or none)
 
 
 def _import_released(settings: "Settings", options: argparse.Namespace) -> None:
@@ -73,4 +76,4 @@ def _import_released(settings: "Settings", options: argparse.Namespace) -> None:
         raise BadInput("say with --benchmark which problem the released file is for")
     file = Path(options.what)
     folder = import_released(file, options.benchmark, options.name or file.stem, settings.root)
-    show({"folder": str(folder)}, f"kept as {folder}", as_json=options.json)
+    show(options, {"folder": str(folder)}, f"kept as {folder}")

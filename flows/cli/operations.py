@@ -3,7 +3,6 @@
 import argparse
 import json
 import os
-import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -11,12 +10,13 @@ from flows.cli.session import show
 
 if TYPE_CHECKING:
     from flows.settings import Settings
-    from flows.stack.local import Condition
-    from flows.stack.record import Service
 
 
 def stack(options: argparse.Namespace) -> None:
-    """Start, stop or show the servers on this machine, or tell a server of the flows."""
+    """Start, stop or show the servers on this machine.
+
+    Or tell a server of the flows, or copy databases.
+    """
     from flows.settings import Settings
     from flows.stack import local as stack
     from flows.stack.deployment import deploy
@@ -26,17 +26,15 @@ def stack(options: argparse.Namespace) -> None:
     settings = Settings.from_environment()
     if options.action in ("backup", "restore"):
         _copy_databases(settings, options)
-        return
-    if options.action == "deploy":
+    elif options.action == "deploy":
         deploy(settings, os.environ)
-        return
-    if options.action == "up":
-        stack.up(settings, _announce_wait)
     elif options.action == "down":
-        stopped = stack.down(settings, _announce_wait)
-        show(stopped, f"stopped: {', '.join(stopped) or 'nothing'}", as_json=options.json)
-        return
-    _show_stack(stack.status(settings), as_json=options.json)
+        stopped = stack.down(settings)
+        show(options, stopped, f"stopped: {', '.join(stopped) or 'nothing'}")
+    else:
+        if options.action == "up":
+            stack.up(settings)
+        _show_stack(settings, options)
 
 
 def _copy_databases(settings: "Settings", options: argparse.Namespace) -> None:
@@ -46,13 +44,15 @@ def _copy_databases(settings: "Settings", options: argparse.Namespace) -> None:
     if options.folder is None:
         raise BadInput(f"name a folder: `lsm stack {options.action} FOLDER`")
     action = {"backup": back_up, "restore": restore}[options.action]
-    copies = action(settings, options.folder, _announce_wait)
-    names = [str(copy) for copy in copies]
-    show(names, f"{options.action}: {', '.join(names)}", as_json=options.json)
+    names = [str(copy) for copy in action(settings, options.folder)]
+    show(options, names, f"{options.action}: {', '.join(names)}")
 
 
-def _show_stack(found: "list[tuple[Service, Condition]]", *, as_json: bool) -> None:
+def _show_stack(settings: "Settings", options: argparse.Namespace) -> None:
     """Print how each service is; exit code 1 unless all are well."""
+    from flows.stack.services import services
+
+    found = [(service, service.condition()) for service in services(settings)]
     plain = [
         {**asdict(service), "runs": condition != "ended", "condition": condition}
         for service, condition in found
@@ -64,20 +64,16 @@ def _show_stack(found: "list[tuple[Service, Condition]]", *, as_json: bool) -> N
         for service, condition in found
     ]
     none = "nothing was started; `lsm stack up` does it"
-    show(plain, "\n".join(lines) or none, as_json=as_json)
+    show(options, plain, "\n".join(lines) or none)
     if any(condition != "runs" for _, condition in found):
         raise SystemExit(1)
 
 
-def _announce_wait() -> None:
-    print(
-        "lsm: somebody else changes or copies the stack; waiting until that is done",
-        file=sys.stderr,
-    )
-
-
 def doctor(options: argparse.Namespace) -> None:
-    """Look the installation over; exit code 1 if there is a problem."""
+    """Look the installation over, a line a check.
+
+    Exit code 1 if there is a problem.
+    """
     from flows.settings import Settings, service_environment
     from flows.stack.doctor import examine
 
@@ -86,7 +82,7 @@ def doctor(options: argparse.Namespace) -> None:
     for finding in examine(settings, service_environment(settings), data=options.data):
         found.append(finding)
         if not options.json:
-            print(finding.line(), flush=True)
+            print(f"{finding.state:<8} {finding.subject:<12} {finding.text}", flush=True)
     if options.json:
         print(json.dumps([asdict(finding) for finding in found]))
     if any(finding.state == "problem" for finding in found):

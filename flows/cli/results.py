@@ -13,32 +13,26 @@ if TYPE_CHECKING:
 
 
 def report(options: argparse.Namespace) -> None:
-    """Write the report of runs, or pictures of the data."""
+    """Write the report of runs or pictures of data."""
     from flows.settings import current_settings
-    from flows.steps.reports.page import write_report
+    from flows.steps.reports.page import write_data_report, write_report, write_results_page
 
     settings = current_settings()
     if options.about == "results":
-        from flows.steps.reports.results_page import write_results_page
-
         files = write_results_page(settings.root, Path(options.out), options.note)
         written = [str(path) for path in files]
-        show(written, "\n".join(f"wrote {path}" for path in written), as_json=options.json)
-        return
-    if options.about == "data":
-        from flows.steps.reports.data_page import write_data_report
-
+        show(options, written, "\n".join(f"wrote {path}" for path in written))
+    elif options.about == "data":
         page = str(write_data_report(settings.root, options.preset or "quick"))
-        show({"report": page}, f"Report:  {shown_path(page)}", as_json=options.json)
-        return
-    report = write_report(settings.root, options.preset)
-    show({"report": str(report.page)}, report.markdown, as_json=options.json)
-    if not options.json:
-        show_where(settings, str(report.page))
+        show(options, {"report": page}, f"Report:  {shown_path(page)}")
+    else:
+        report = write_report(settings.root, options.preset)
+        show(options, {"report": str(report.page)}, report.markdown)
+        show_where(options, settings, str(report.page))
 
 
 def runs(options: argparse.Namespace) -> None:
-    """Send what the tracking store lacks of all that the store holds."""
+    """Send what MLflow lacks of all that the store holds."""
     from dataclasses import asdict
 
     from flows.errors import CellsFailed
@@ -47,23 +41,27 @@ def runs(options: argparse.Namespace) -> None:
 
     settings = Settings.from_environment()
     synced = list(sync(settings.root, settings.tracking_uri))
-    show([asdict(each) for each in synced], "\n".join(describe(synced)), as_json=options.json)
+    show(options, [asdict(each) for each in synced], "\n".join(describe(synced)))
     if any(each.left for each in synced):
         raise CellsFailed("not everything could be sent; the store keeps it, try again later")
 
 
-def show_results(results: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
-    """Print a table of results."""
+def result_table(results: Sequence[Mapping[str, Any]]) -> str:
+    """Return a table of results."""
     from lsm_core.reporting.comparison import compare
     from lsm_core.reporting.tables import comparison_table
     from lsm_core.result import outcome_from_plain
 
     rows = compare(outcome_from_plain(result) for result in results)
-    show(results, comparison_table(rows).text(), as_json=as_json)
+    return comparison_table(rows).text()
 
 
-def show_where(settings: "Settings", report: str, suite: str = "") -> None:
-    """Say where to look further: the report, and the charts of a suite or of all runs."""
+def show_where(
+    options: argparse.Namespace, settings: "Settings", report: str, suite: str = ""
+) -> None:
+    """Tell people where to look further: the report, and the charts of a suite or of all runs."""
+    if options.json:
+        return
     from storage.credentials import without_credentials
     from storage.errors import StoreUnavailable
     from storage.tracking.charts_page import charts_address

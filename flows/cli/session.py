@@ -1,5 +1,6 @@
 """What commands have in common: settings, a Prefect server, progress, and how results are shown."""
 
+import argparse
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,14 +30,9 @@ def session(*, trains: bool = False) -> Iterator["Settings"]:
         yield settings
 
 
-def show(plain: Any, text: str, *, as_json: bool) -> None:
-    """Print a value for programs, or what says the same to people."""
-    print(as_text(plain) if as_json else text)
-
-
-def as_text(plain: Any) -> str:
-    """Return plain data, or what can be made such, as JSON."""
-    return json.dumps(plain, default=lambda value: value.to_plain())
+def show(options: argparse.Namespace, plain: Any, text: str) -> None:
+    """Print plain data, or what can be made such, for programs, or what says it to people."""
+    print(json.dumps(plain, default=lambda value: value.to_plain()) if options.json else text)
 
 
 def shown_path(place: str) -> str:

@@ -2,17 +2,17 @@
 
 import argparse
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any, get_args
 
-from flows.cli.results import show_results, show_where
-from flows.cli.session import as_text, session, show
-
-if TYPE_CHECKING:
-    from flows.parameters import TrainingSetting
+from flows.cli.results import result_table, show_where
+from flows.cli.session import session, show
 
 
 def train(options: argparse.Namespace) -> None:
-    """Train one model on one benchmark; as one of several ranks if torchrun started this."""
+    """Train one model on one benchmark.
+
+    As one of several ranks if torchrun started this.
+    """
     if "WORLD_SIZE" in os.environ:
         _train_as_rank(options)
         return
@@ -30,7 +30,7 @@ def train(options: argparse.Namespace) -> None:
             frozen=options.freeze,
             official=options.official,
         )
-    show_results(results, as_json=options.json)
+    show(options, results, result_table(results))
 
 
 def _train_as_rank(options: argparse.Namespace) -> None:
@@ -69,14 +69,16 @@ def _train_as_rank(options: argparse.Namespace) -> None:
             lambda message: progress.update("train", message["done"], message["total"]),
         )
     if os.environ.get("RANK", "0") == "0":
-        show_results([result.to_plain()], as_json=options.json)
+        results = [result.to_plain()]
+        show(options, results, result_table(results))
 
 
-def _changes(options: argparse.Namespace) -> "dict[TrainingSetting, Any]":
+def _changes(options: argparse.Namespace) -> dict[Any, Any]:
     """Return the settings of the preset that the command line changes."""
-    names: tuple[TrainingSetting, ...]
-    names = ("fraction", "epochs", "batch_size", "learning_rate", "selection")
-    return {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    from flows.parameters import TrainingSetting
+
+    given = vars(options)
+    return {name: given[name] for name in get_args(TrainingSetting) if given.get(name) is not None}
 
 
 def benchmark(options: argparse.Namespace) -> None:
@@ -88,12 +90,9 @@ def benchmark(options: argparse.Namespace) -> None:
 
         benchmarks, models = _chosen(options.benchmarks), _chosen(options.models)
         outcome = lsm(options.preset, benchmarks, models, options.seeds, options.official)
-    if options.json:
-        print(as_text(outcome))
-        return
-    show_results(outcome["results"], as_json=False)
+    show(options, outcome, result_table(outcome["results"]))
     suite = suite_name("benchmark", options.preset, options.official)
-    show_where(settings, outcome["report"], suite)
+    show_where(options, settings, outcome["report"], suite)
 
 
 def _chosen(names: list[str] | None) -> Any:
@@ -102,7 +101,7 @@ def _chosen(names: list[str] | None) -> Any:
 
 
 def study(options: argparse.Namespace) -> None:
-    """Run a study, or measure what models cost."""
+    """Run a study; efficiency trains nothing."""
     from lsm_core.result import outcome_from_plain, suite_name
 
     if options.name == "efficiency":
@@ -121,14 +120,12 @@ def study(options: argparse.Namespace) -> None:
             options.benchmarks,
             options.official,
         )
-    if options.json:
-        print(as_text(results))
-        return
-    print(setting_table([outcome_from_plain(result) for result in results]).markdown())
+    table = setting_table([outcome_from_plain(result) for result in results])
+    show(options, results, table.markdown())
     report = suite_name("benchmark", options.preset, options.official)
     page = settings.root / "reports" / report / "index.html"
     suite = suite_name(options.name, options.preset, options.official)
-    show_where(settings, str(page), suite)
+    show_where(options, settings, str(page), suite)
 
 
 def _efficiency(options: argparse.Namespace) -> None:
@@ -142,4 +139,4 @@ def _efficiency(options: argparse.Namespace) -> None:
 
         costs = efficiency(options.models, options.sizes)
     known = [Cost.from_plain(cost) for cost in costs]
-    show(costs, efficiency_table(known), as_json=options.json)
+    show(options, costs, efficiency_table(known))

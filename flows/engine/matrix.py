@@ -108,7 +108,7 @@ def _prepared(
     fetched before, since a cell is named by it.
     """
     from flows.steps.data.datasets import location_of
-    from lsm_core.experiments.plans.official import OfficialPlan
+    from lsm_core.experiments.plans import OfficialPlan
     from storage.datasets.reader import open_dataset
 
     places: dict[str, str] = {}

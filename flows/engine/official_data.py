@@ -14,8 +14,7 @@ from storage.location import Location
 
 if TYPE_CHECKING:
     from lsm_core.experiments.experiment import BoundExperiment
-    from lsm_core.experiments.plans.official import OfficialPlan
-    from lsm_core.experiments.plans.plan import DataPlan
+    from lsm_core.experiments.plans import DataPlan, OfficialPlan
 
 
 def on_official_data(

@@ -25,7 +25,7 @@ from storage.runs.leases import Lease, Leases
 if TYPE_CHECKING:
     from flows.steps.training.workplace import Workplace
     from lsm_core.experiments.experiment import BoundExperiment
-    from lsm_core.experiments.plans.plan import DataPlan
+    from lsm_core.experiments.plans import DataPlan
 
 DATASET_UPDATED = "lsm.dataset.updated"
 """The event that tells of new data; `retrain/scheduled` waits for it."""

@@ -7,7 +7,7 @@ import os
 import shutil
 import sqlite3
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -16,21 +16,18 @@ import psutil
 from flows.errors import BadInput, ServiceFailed
 from flows.settings import Settings, postgres_folder
 from flows.stack.postgres import DATABASES, make_databases, programs, require_postgres
-from flows.stack.record import services, stack_lock
-from flows.stack.services import start_service, stop_process
+from flows.stack.services import services, stack_lock, start_service, stop_process
 from storage.location import Location
 
 
-def back_up(
-    settings: Settings, folder: Path, on_wait: Callable[[], None] = lambda: None
-) -> list[Path]:
+def back_up(settings: Settings, folder: Path) -> list[Path]:
     """Copy the databases into a new folder, all of them or none; return the copies."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise BadInput(f"{folder} is not empty; name a folder that is new")
     partial = folder.with_name(f"{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(mode=0o700, parents=True)
-    with stack_lock(settings.state, on_wait):
+    with stack_lock(settings.state):
         if settings.database:
             with _postgres(settings) as server:
                 for name in DATABASES:
@@ -48,9 +45,7 @@ def back_up(
     return [folder / copy for copy in copies]
 
 
-def restore(
-    settings: Settings, folder: Path, on_wait: Callable[[], None] = lambda: None
-) -> list[Path]:
+def restore(settings: Settings, folder: Path) -> list[Path]:
     """Put copies in the place of the databases and return them; a torn one changes nothing."""
     suffix = "dump" if settings.database else "db"
     found = [copy for name in DATABASES if (copy := folder / f"{name}.{suffix}").is_file()]
@@ -60,7 +55,7 @@ def restore(
             "backup` has made, and set LSM_DATABASE as it was then"
         )
     Location(settings.state.as_uri()).require_writable()
-    with stack_lock(settings.state, on_wait):
+    with stack_lock(settings.state):
         if any(service.process() for service in services(settings)):
             raise BadInput("the stack runs; `lsm stack down`, then restore")
         # All are read before anything is replaced.

@@ -7,8 +7,8 @@ is off.
 
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,47 +52,32 @@ def deploy(settings: Settings, environment: Mapping[str, str]) -> None:
         translated(httpx.HTTPError, OSError, into=unreachable),
         prefect_client(settings.prefect_api, environment) as client,
     ):
-        if not has_pool(client):
-            _make_pool(client, environment)
-        with _keep_pauses(client):
-            _prefect(environment, "--no-prompt", "deploy", "--all")
+        _make_pool(client)
+        paused = [each.id for each in client.read_deployments(limit=PAGE) if each.paused]
+        try:
+            _declare_deployments(environment)
+        finally:
+            for deployment in paused:  # declaring one switches it on
+                client.pause_deployment(deployment)
         declare_automations(client)
 
 
-def has_pool(client: "SyncPrefectClient") -> bool:
-    """Return whether the server has the pool of our deployments."""
-    from prefect.exceptions import ObjectNotFound
+def _make_pool(client: "SyncPrefectClient") -> None:
+    from prefect.client.schemas.actions import WorkPoolCreate
+    from prefect.exceptions import ObjectAlreadyExists
+    from prefect.workers.process import ProcessWorker
 
-    try:
-        client.read_work_pool(POOL)
-    except ObjectNotFound:
-        return False
-    return True
-
-
-def _make_pool(client: "SyncPrefectClient", environment: Mapping[str, str]) -> None:
-    try:
-        # Never over one that is there: its pause and its limit would be gone.
-        _prefect(environment, "work-pool", "create", POOL, "--type", "process")
-    except ServiceFailed:
-        if not has_pool(client):  # another may have made it just now
-            raise
+    template = ProcessWorker.get_default_base_job_template()
+    # Never over one that is there: its pause and its limit would be gone.
+    with suppress(ObjectAlreadyExists):
+        client.create_work_pool(
+            WorkPoolCreate(name=POOL, type=ProcessWorker.type, base_job_template=template)
+        )
 
 
-@contextmanager
-def _keep_pauses(client: "SyncPrefectClient") -> Iterator[None]:
-    """Pause deployments again that are paused now: declaring one switches it on."""
-    paused = [each.id for each in client.read_deployments(limit=PAGE) if each.paused]
-    try:
-        yield
-    finally:
-        for deployment in paused:
-            client.pause_deployment(deployment)
-
-
-def _prefect(environment: Mapping[str, str], *arguments: str) -> None:
+def _declare_deployments(environment: Mapping[str, str]) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "prefect", *arguments],
+        [sys.executable, "-m", "prefect", "--no-prompt", "deploy", "--all"],
         env=environment,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -101,7 +86,7 @@ def _prefect(environment: Mapping[str, str], *arguments: str) -> None:
     )
     if done.returncode:
         said = (done.stdout + done.stderr).strip()
-        raise ServiceFailed(f"`prefect {' '.join(arguments)}` failed: {said[-800:]}")
+        raise ServiceFailed(f"`prefect --no-prompt deploy --all` failed: {said[-800:]}")
 
 
 def declare_automations(client: "SyncPrefectClient", declared: Path = AUTOMATIONS) -> None:

@@ -3,10 +3,9 @@
 Whoever changes it holds its lock: of two that start it at once, the second finds it running.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
 from urllib.parse import urlparse
 
 import psutil
@@ -15,38 +14,30 @@ from flows.errors import BadInput, ServiceFailed
 from flows.settings import POOL, Settings, database_url, postgres_folder, service_environment
 from flows.stack.deployment import deploy
 from flows.stack.postgres import make_databases, require_postgres
-from flows.stack.record import (
+from flows.stack.services import (
     Service,
     fingerprint,
+    is_healthy,
     keep_services,
     services,
     stack_file,
     stack_lock,
-)
-from flows.stack.services import (
-    is_healthy,
     stop_marked,
     stop_process,
     wait_until_healthy,
 )
 
 SUPERVISOR = "supervisor"
-ANSWER_SECONDS = 10.0
-
-Condition = Literal["runs", "does not answer", "ended"]
 
 
-def up(settings: Settings, on_wait: Callable[[], None] = lambda: None) -> list[Service]:
-    """Start what does not run yet, deploy the flows, return all services; safe to call twice.
-
-    `on_wait` is called if somebody else starts or stops the stack for more than a second.
-    """
+def up(settings: Settings) -> None:
+    """Start what does not run yet and deploy the flows; safe to call twice."""
     if not Path("prefect.yaml").is_file():
         raise BadInput("there is no prefect.yaml in this folder; start the stack in the project's")
-    settings.require_usable()
+    settings.root.require_writable()
     if settings.database == "local":
         require_postgres(postgres_folder(settings.state))
-    with stack_lock(settings.state, on_wait):
+    with stack_lock(settings.state):
         known = services(settings)
         running = {service.name: service for service in known if service.process()}
         _require_same_settings(running, wanted(settings))
@@ -60,7 +51,6 @@ def up(settings: Settings, on_wait: Callable[[], None] = lambda: None) -> list[S
                 make_databases(postgres_folder(settings.state))
             if each.name == "prefect-server":
                 deploy(settings, stack_environment(settings))
-        return list(running.values())
 
 
 def wanted(settings: Settings) -> list[Service]:
@@ -135,23 +125,17 @@ def _start(settings: Settings, wanted: Service, running: dict[str, Service]) -> 
         wait_until_healthy(started.health, psutil.Process(started.pid), Path(started.log))
 
 
-def down(settings: Settings, on_wait: Callable[[], None] = lambda: None) -> list[str]:
+def down(settings: Settings) -> list[str]:
     """Stop every process of the stack and return their names.
 
     The supervisor goes first, which would bring the others back, then the worker, then the others,
     those that were started first last. What a killed one left goes with it, and at the end what has
     a mark of the stack though no file names it.
     """
-    with stack_lock(settings.state, on_wait):
-        known = services(settings)
-        first = (SUPERVISOR, "prefect-worker")
-        order = [each.name for each in reversed(known) if each.name not in first]
-        stopped = [
-            service.name
-            for name in (*first, *order)
-            for service in known
-            if service.name == name and _stop(service)
-        ]
+    with stack_lock(settings.state):
+        urgency = {SUPERVISOR: 2, "prefect-worker": 1}
+        order = sorted(services(settings), key=lambda each: urgency.get(each.name, 0))
+        stopped = [service.name for service in order[::-1] if _stop(service)]
         left = stop_marked(settings.state / "logs")
         with suppress(OSError):  # in a folder that is read-only it stays, and names what has ended
             stack_file(settings).unlink(missing_ok=True)
@@ -165,16 +149,3 @@ def _stop(service: Service) -> bool:
         # The children of the supervisor are the services that it has started.
         stop_process(process, with_children=service.name != SUPERVISOR)
     return bool(stop_marked(service.log)) or process is not None
-
-
-def status(settings: Settings) -> list[tuple[Service, Condition]]:
-    """Return the services that were started, each with how it is."""
-    return [(service, _condition(service)) for service in services(settings)]
-
-
-def _condition(service: Service) -> Condition:
-    if service.process() is None:
-        return "ended"
-    if service.health and not is_healthy(service.health, ANSWER_SECONDS):
-        return "does not answer"
-    return "runs"

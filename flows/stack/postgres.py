@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 from flows.errors import BadInput, ServiceFailed
@@ -65,16 +66,13 @@ def make_databases(folder: Path) -> None:
                     f"PostgreSQL does not answer in {folder}: {' '.join(str(error).split())}"
                 ) from error
             time.sleep(0.3)
-    try:
-        connection.autocommit = True  # a database cannot be made inside a transaction
-        with connection.cursor() as cursor:
-            cursor.execute("select datname from pg_database")
-            known = {name for (name,) in cursor.fetchall()}
-            for name in DATABASES:
-                if name not in known:
-                    cursor.execute(f"create database {name}")
-    finally:
-        connection.close()
+    connection.autocommit = True  # a database cannot be made inside a transaction
+    with closing(connection), connection.cursor() as cursor:
+        cursor.execute("select datname from pg_database")
+        known = {name for (name,) in cursor.fetchall()}
+        for name in DATABASES:
+            if name not in known:
+                cursor.execute(f"create database {name}")
 
 
 def serve(folder: Path) -> None:

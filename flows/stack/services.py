@@ -1,28 +1,185 @@
-"""Servers as processes of this machine: started, waited for and stopped."""
+"""The services of this machine: processes, the file that names those of the stack, and its lock."""
 
 import ctypes
+import errno
+import hashlib
 import http.client
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import psutil
+from filelock import FileLock, Timeout
 
 from flows.errors import ServiceFailed
+from flows.settings import Settings
+from storage.errors import StoreUnavailable
+from storage.runs.processes import birth_of
 
 START_SECONDS = 300.0  # a minute on a busy machine; one that has died is noticed at once
 STOP_SECONDS = 20.0
 KILL_ROUNDS = 5
 HEALTH_SECONDS = 2.0
+ANSWER_SECONDS = 10.0
 MARK = "LSM_SERVICE"
 """What a service of the stack and its children have in their environment: the service's log."""
+RELEVANT = {
+    "postgres": (),
+    "prefect-server": ("PREFECT_", "PG"),
+    "mlflow-server": ("MLFLOW_", "AWS_", "PG"),
+}
+"""How the variables begin that a service reads; ALL_PREFIXES for those that are not named."""
+ALL_PREFIXES = ("LSM_", "PREFECT_", "MLFLOW_", "AWS_", "PG", "CUDA_")
+RUN_PREFIXES = (MARK, "PREFECT__")
+"""Variables that say who started a process, and are no settings."""
+QUIET_SECONDS = 1.0
+"""How long one waits for the lock before that is said."""
+
+Condition = Literal["runs", "does not answer", "ended"]
+
+
+@dataclass(frozen=True)
+class Service:
+    """A process of the stack; pid and birth name it for good, and are 0 before its start."""
+
+    name: str
+    pid: int
+    born: float
+    url: str
+    log: str
+    health: str = ""
+    command: tuple[str, ...] = ()
+    fingerprint: str = ""
+
+    def process(self) -> psutil.Process | None:
+        """Return the process, or None if it is gone and its number perhaps another's."""
+        try:
+            return psutil.Process(self.pid) if birth_of(self.pid) == self.born else None
+        except psutil.NoSuchProcess:
+            return None
+
+    def condition(self) -> Condition:
+        """Return how it is now; a busy machine answers late."""
+        if self.process() is None:
+            return "ended"
+        answers = not self.health or is_healthy(self.health, ANSWER_SECONDS)
+        return "runs" if answers else "does not answer"
+
+    def start(self, environment: Mapping[str, str]) -> "Service":
+        """Start its command and return it as it runs now; do not wait until it answers."""
+        pid = start_service(self.command, Path(self.log), environment).pid
+        return replace(self, pid=pid, born=birth_of(pid) or 0.0)
+
+    def end_remains(self) -> None:
+        """End the children of a killed server, which still hold its port.
+
+        Those of a killed worker are runs, and may finish.
+        """
+        if not self.health:
+            return
+        for process in marked_processes(self.log):
+            with suppress(psutil.Error, OSError):  # it has ended
+                # One that this service started, not what was started in its place.
+                if os.getsid(process.pid) == self.pid:
+                    process.kill()
+
+
+def fingerprint(name: str, command: Sequence[str], environment: Mapping[str, str]) -> str:
+    """Return what tells a service from the same one with other settings.
+
+    A digest: settings may have passwords.
+    """
+    relevant = {
+        key: value
+        for key, value in environment.items()
+        if key.startswith(RELEVANT.get(name, ALL_PREFIXES))
+        and not key.startswith(RUN_PREFIXES)
+        and value
+    }
+    text = json.dumps([list(command), relevant], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def services(settings: Settings) -> list[Service]:
+    """Return the services that were started, as the stack's file has them."""
+    try:
+        entries = json.loads(stack_file(settings).read_text())
+        return [Service(**{**entry, "command": tuple(entry["command"])}) for entry in entries]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        said = f"{stack_file(settings)} cannot be read: {error.strerror or error}"
+        raise ServiceFailed(f"{said}; mend it, or name another store with LSM_STORE") from error
+    except (ValueError, TypeError, KeyError) as error:
+        raise ServiceFailed(
+            f"{stack_file(settings)} is not readable ({error}); remove it, then `lsm stack down`"
+        ) from error
+
+
+def keep_services(settings: Settings, services: Sequence[Service]) -> None:
+    """Write the stack's file, whole or not at all; only for whoever has the stack's lock."""
+    partial = stack_file(settings).with_suffix(f".{os.getpid()}.partial")
+    partial.touch(mode=0o600)  # for its user alone: passwords could be guessed by their digests
+    partial.write_text(json.dumps([asdict(service) for service in services], indent=1))
+    partial.replace(stack_file(settings))
+
+
+def stack_file(settings: Settings) -> Path:
+    """Return where the file lies."""
+    return settings.state / "stack.json"
+
+
+# The kernel releases the lock when its holder dies. The lock's file is never removed: whoever comes
+# later would make and lock another file, beside one who still holds the first.
+
+
+@contextmanager
+def stack_lock(state: Path) -> Iterator[None]:
+    """Hold the lock of the stack while the block runs; say so if another has it for long.
+
+    On a disk that became read-only it is not taken: nobody can change what it guards.
+    """
+    lock = FileLock(state / "stack.lock")
+    try:
+        state.mkdir(parents=True, exist_ok=True)
+        try:
+            lock.acquire(timeout=QUIET_SECONDS)
+        except Timeout:
+            waits = "somebody else changes or copies the stack; waiting until that is done"
+            print(f"lsm: {waits}", file=sys.stderr, flush=True)
+            lock.acquire()
+    except OSError as error:
+        if error.errno != errno.EROFS or not state.is_dir():
+            raise StoreUnavailable(
+                f"cannot lock the stack in {state}: {error.strerror or error}; if it was started "
+                "with another store, name that with LSM_STORE or --store"
+            ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def stack_lock_if_free(state: Path) -> Iterator[bool]:
+    """Provide whether this process has the lock now, and if so, hold it while the block runs."""
+    lock = FileLock(state / "stack.lock")
+    if state.is_dir():  # one that is gone is not made again by a look at it
+        with suppress(Timeout):
+            lock.acquire(blocking=False)
+    try:
+        yield lock.is_locked
+    finally:
+        lock.release()
 
 
 def start_service(
@@ -76,7 +233,7 @@ def is_healthy(url: str, seconds: float = HEALTH_SECONDS) -> bool:
     try:
         with urllib.request.urlopen(url, timeout=seconds) as answer:
             return bool(answer.status == 200)
-    except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError):
+    except (http.client.HTTPException, OSError, ValueError):
         return False
 
 
@@ -84,7 +241,7 @@ def stop_process(process: psutil.Process, *, with_children: bool = True) -> None
     """Ask a process and its children to end, and end them if they do not."""
     try:
         family = [process, *(process.children(recursive=True) if with_children else ())]
-        process.send_signal(signal.SIGTERM)
+        process.terminate()
     except psutil.NoSuchProcess:
         return
     _, alive = psutil.wait_procs(family, timeout=STOP_SECONDS)

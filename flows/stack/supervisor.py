@@ -14,25 +14,21 @@ from dataclasses import dataclass, field
 from flows.errors import ServiceFailed
 from flows.settings import Settings
 from flows.stack.local import SUPERVISOR
-from flows.stack.record import Service, keep_services, services, stack_lock_if_free
-from flows.stack.services import is_healthy, stop_process
+from flows.stack.services import (
+    Service,
+    keep_services,
+    services,
+    stack_lock_if_free,
+    stop_process,
+)
 
 PAUSE = 1.0
 LONGEST_PAUSE = 60.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Patience:
-    """How often a server is asked, and how long it may be silent; in seconds."""
-
-    pause: float = 20.0
-    answer: float = 10.0
-    silence: float = 180.0
-    questions: int = 5
-    """Without an answer at least, since the supervisor itself may have been asleep."""
-
-
-PATIENCE = Patience()
+QUESTION_PAUSE = 20.0
+LONGEST_SILENCE = 180.0
+"""How often a server is asked, and how long it may be silent; in seconds."""
+QUESTIONS = 5
+"""Without an answer at least, since the supervisor itself may have been asleep."""
 
 
 @dataclass
@@ -57,18 +53,17 @@ class Health:
     """When one process was asked and when it answered, by the monotonic clock."""
 
     service: Service
-    patience: Patience
     asked: float = field(default_factory=time.monotonic)
     answered: float | None = None
     n_failures: int = 0
 
     def is_due(self) -> bool:
         """Return whether it is time to ask again."""
-        return time.monotonic() - self.asked >= self.patience.pause and bool(self.service.process())
+        return time.monotonic() - self.asked >= QUESTION_PAUSE and bool(self.service.process())
 
     def check(self) -> None:
         """Ask once; this takes a while if there is no answer."""
-        if is_healthy(self.service.health, self.patience.answer):
+        if self.service.condition() == "runs":
             self.answered, self.n_failures = time.monotonic(), 0
         else:
             self.n_failures += 1
@@ -76,20 +71,25 @@ class Health:
 
     def silence(self) -> float | None:
         """Return for how many seconds a server that hangs has not answered; None if it does not."""
-        if self.answered is None or self.n_failures < self.patience.questions:
+        if self.answered is None or self.n_failures < QUESTIONS:
             return None
         silent = time.monotonic() - self.answered
-        return silent if silent >= self.patience.silence else None
+        return silent if silent >= LONGEST_SILENCE else None
 
 
-def supervise(settings: Settings, is_over: threading.Event, patience: Patience = PATIENCE) -> None:
+def supervise(settings: Settings, is_over: threading.Event) -> None:
     """Restart services that have died or hang, until asked to end."""
     backoffs: dict[str, Backoff] = {}
-    healths: dict[str, Health] = {}
+    healths: dict[Service, Health] = {}
     last_problem = ""
-    while not is_over.wait(min(PAUSE, patience.pause)):
+    while not is_over.wait(PAUSE):
         try:
-            _check_one(settings, healths, patience)
+            healths = {
+                service: healths.get(service) or Health(service)
+                for service in services(settings)
+                if service.health
+            }
+            _check_one(list(healths.values()))
             _restart_what_died(settings, backoffs, healths)
             last_problem = ""
         except (OSError, ServiceFailed) as error:
@@ -99,26 +99,18 @@ def supervise(settings: Settings, is_over: threading.Event, patience: Patience =
             last_problem = str(error)
 
 
-def _check_one(settings: Settings, healths: dict[str, Health], patience: Patience) -> None:
+def _check_one(healths: list[Health]) -> None:
     """Ask the server that was asked longest ago, if it is time.
 
     Only one, since what has died waits meanwhile, and without the lock, which others may want.
     """
-    for service in services(settings):
-        known = healths.get(service.name)
-        if service.health and (known is None or not _is_same(known.service, service)):
-            healths[service.name] = Health(service, patience)
-    due = [health for health in healths.values() if health.is_due()]
+    due = [health for health in healths if health.is_due()]
     if due:
         min(due, key=lambda health: health.asked).check()
 
 
-def _is_same(one: Service, other: Service) -> bool:
-    return (one.pid, one.born) == (other.pid, other.born)
-
-
 def _restart_what_died(
-    settings: Settings, backoffs: dict[str, Backoff], healths: dict[str, Health]
+    settings: Settings, backoffs: dict[str, Backoff], healths: dict[Service, Health]
 ) -> None:
     """Restart what has died; each is written down as soon as it runs, or ended if it cannot be.
 
@@ -129,7 +121,7 @@ def _restart_what_died(
             return
         known = services(settings)
         for index, service in enumerate(known):
-            why = _why_restart(service, healths.get(service.name))
+            why = _why_restart(service, healths.get(service))
             backoff = backoffs.setdefault(service.name, Backoff())
             if why is None or not backoff.is_over(time.monotonic()):
                 continue
@@ -152,7 +144,7 @@ def _why_restart(service: Service, health: Health | None) -> str | None:
         return None
     if service.process() is None:
         return "had ended"
-    silent = health.silence() if health and _is_same(health.service, service) else None
+    silent = health.silence() if health else None
     return None if silent is None else f"had not answered for {silent:.0f} s"
 
 

@@ -3,13 +3,13 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from lsm_core.benchmarks.benchmark import Benchmark
 from lsm_core.configuration import from_plain
-from lsm_core.experiments.plans.extended import plan_from_plain
-from lsm_core.experiments.plans.plan import DataPlan
+from lsm_core.experiments.plans import DataPlan
+from lsm_core.experiments.protocols import plan_from_plain
 from lsm_core.models.catalogue import ModelConfig
 from lsm_core.names import ModelName, PresetName
 from lsm_core.result import Outcome
@@ -94,17 +94,21 @@ class Experiment:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BoundExperiment:
+class BoundExperiment(Experiment):
     """An experiment bound to its data and to the sources that train it: one run, by its identity.
 
     `dataset` and `code` are hashes of the data's recipe and of the sources, so that a run is never
     taken for one of other data or code. `source` is the run whose weights it starts from.
     """
 
-    experiment: Experiment
     dataset: str
     code: str
     source: "BoundExperiment | str | None" = None
+
+    @property
+    def experiment(self) -> Experiment:
+        """Return it without what it is bound to."""
+        return Experiment(**{field.name: getattr(self, field.name) for field in fields(Experiment)})
 
     @property
     def identity(self) -> str:
@@ -121,46 +125,6 @@ class BoundExperiment:
     def source_identity(self) -> str | None:
         """Return the identity of the run whose weights this one starts from."""
         return self.source.identity if isinstance(self.source, BoundExperiment) else self.source
-
-    @property
-    def data(self) -> DataPlan:
-        """Return which samples it is trained on."""
-        return self.experiment.data
-
-    @property
-    def benchmark(self) -> Benchmark:
-        """Return the problem."""
-        return self.experiment.benchmark
-
-    @property
-    def preset(self) -> PresetName:
-        """Return the preset that it belongs to."""
-        return self.experiment.preset
-
-    @property
-    def model_name(self) -> ModelName:
-        """Return what its model is called."""
-        return self.experiment.model_name
-
-    @property
-    def model(self) -> ModelConfig:
-        """Return the settings of its model."""
-        return self.experiment.model
-
-    @property
-    def training(self) -> TrainingConfig:
-        """Return how it is trained."""
-        return self.experiment.training
-
-    @property
-    def seed(self) -> int:
-        """Return its seed."""
-        return self.experiment.seed
-
-    @property
-    def protocol(self) -> str:
-        """Return the hash of its protocol, equal for all seeds."""
-        return self.experiment.protocol
 
     def outcome(self, study: str, setting: str = "") -> Outcome:
         """Return what its result will begin with as part of a study, and a failure, too."""

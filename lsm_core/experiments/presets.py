@@ -1,19 +1,25 @@
 """The presets: what is trained on which data, and how."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
-from typing import get_args
+
+import torch
 
 from lsm_core.experiments.experiment import Experiment
-from lsm_core.experiments.matched_sizes import matched, one_application, parameters
 from lsm_core.experiments.protocols import PROTOCOLS, data_plan
-from lsm_core.models.catalogue import MODELS, ModelConfig
+from lsm_core.models.catalogue import MODELS, GridModelConfig, ModelConfig, build_model
 from lsm_core.models.entry import Task
+from lsm_core.models.lsm import LsmConfig
 from lsm_core.models.point_cloud import PointCloudConfig
 from lsm_core.names import BenchmarkName, ModelName, PresetName
+from lsm_core.problems.shape import ProblemShape
+from lsm_core.surrogates.operator import shape_of_one_step
 from lsm_core.training.config import TrainingConfig
 
 SMALL: tuple[PresetName, ...] = ("smoke", "quick")
+LARGEST_WIDTH = 4096
+"""Of the models that are brought to the size of LSM."""
 
 
 def experiment(
@@ -48,11 +54,6 @@ def check_applies(benchmark: BenchmarkName, model: ModelName) -> None:
         )
 
 
-def applicable_models(benchmark: BenchmarkName) -> list[ModelName]:
-    """Return the models that are made for a benchmark, in the order of their names' table."""
-    return [model for model in get_args(ModelName) if applies(benchmark, model)]
-
-
 def model_config(preset: PresetName, benchmark: BenchmarkName, model: ModelName) -> ModelConfig:
     """Return the settings of a model in a preset; ValueError if it is not made for the problem."""
     check_applies(benchmark, model)
@@ -83,8 +84,54 @@ def _matched(benchmark: BenchmarkName, model: ModelName) -> ModelConfig:
     config, reference = (model_config("quick", benchmark, name) for name in (model, "lsm"))
     if model == "lsm":
         return reference
-    shape = one_application(data_plan("quick", benchmark).benchmark)
+    problem = data_plan("quick", benchmark).benchmark
+    shape = shape_of_one_step(problem.shape, problem.n_steps)
     return matched(config, parameters(reference, shape), shape)
+
+
+def matched(config: ModelConfig, target: int, shape: ProblemShape) -> ModelConfig:
+    """Return the configuration with the width whose number of parameters is closest to a target.
+
+    A width that has to be divisible by the number of heads changes in steps of it.
+    """
+    step = getattr(_grid_config(config), "n_heads", 1)
+    n_parameters = cache(lambda n_steps: parameters(with_width(config, n_steps * step), shape))
+    n_steps = _first(lambda n: n_parameters(n) >= target, LARGEST_WIDTH // step)
+    around = [n for n in (n_steps - 1, n_steps) if n >= 1]
+    best = min(around, key=lambda n: abs(n_parameters(n) - target))
+    return with_width(config, best * step)
+
+
+def parameters(config: ModelConfig, shape: ProblemShape) -> int:
+    """Return the number of parameters of a model, without the memory and time to fill them."""
+    with torch.device("meta"):
+        model = build_model(config, shape)
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def with_width(config: ModelConfig, width: int) -> ModelConfig:
+    """Return the configuration with another main width, on points that of the body."""
+    body = _grid_config(config)
+    if isinstance(body, LsmConfig):
+        raise ValueError("the size of an LSM is what the others are brought to")
+    wider = replace(body, width=width)
+    return replace(config, body=wider) if isinstance(config, PointCloudConfig) else wider
+
+
+def _grid_config(config: ModelConfig) -> GridModelConfig:
+    """Return the configuration that has the width; all but LSM's have one (`ModelEntry.config`)."""
+    return config.body if isinstance(config, PointCloudConfig) else config
+
+
+def _first(holds: Callable[[int], bool], largest: int) -> int:
+    """Return the smallest number from 1 for which a rising condition holds."""
+    low, high = 1, 2
+    while high < largest and not holds(high):
+        low, high = high, 2 * high
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle + 1, high)
+    return low
 
 
 def training_config(preset: PresetName, benchmark: BenchmarkName) -> TrainingConfig:

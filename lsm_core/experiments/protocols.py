@@ -7,7 +7,8 @@ Free of torch, so that preparing data starts fast.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from lsm_core.benchmarks.airfoil import Airfoil
 from lsm_core.benchmarks.benchmark import Benchmark
@@ -18,7 +19,13 @@ from lsm_core.benchmarks.elasticity_points import ElasticityPoints
 from lsm_core.benchmarks.navier_stokes import NavierStokes
 from lsm_core.benchmarks.pipe import Pipe
 from lsm_core.benchmarks.plasticity import Plasticity
-from lsm_core.experiments.plans.plan import DataPlan
+from lsm_core.experiments.plans import (
+    AddedSamples,
+    DataPlan,
+    OfficialPlan,
+    benchmark_from_plain,
+    extended,
+)
 from lsm_core.names import BenchmarkName, PresetName, Scheme
 
 Schemes = tuple[Scheme, Scheme]
@@ -85,6 +92,26 @@ def data_plan(preset: PresetName, benchmark: BenchmarkName) -> DataPlan:
     return PROTOCOLS[benchmark].plans[preset]
 
 
+def plan_from_plain(plain: Mapping[str, Any], preset: PresetName) -> DataPlan:
+    """Return the plan of any kind that `to_plain` wrote.
+
+    How its samples are cut into blocks is that of the preset: it changes none of them.
+    """
+    benchmark = benchmark_from_plain(plain)
+    sizes = plain["split_sizes"]
+    added = tuple(AddedSamples(**each) for each in plain.get("added", []))
+    plan = replace(
+        data_plan(preset, plain["benchmark"]),
+        benchmark=benchmark,
+        n_train=sizes["train"] - sum(each.n_samples for each in added),
+        n_validation=sizes["validation"],
+        n_test=sizes["test"],
+    )
+    if "official" in plain:
+        plan = OfficialPlan(**{**vars(plan), **plain["official"]})
+    return extended(plan, added)
+
+
 def variants(
     preset: PresetName, names: Sequence[BenchmarkName], resolutions: Sequence[int] = ()
 ) -> dict[str, DataPlan]:
@@ -106,14 +133,8 @@ def _fast(benchmark: Benchmark, n_train: int, n_validation: int, n_test: int) ->
 
 def _slow(benchmark: Benchmark, n_train: int, n_validation: int, n_test: int) -> DataPlan:
     """Return the plan of a problem that takes seconds a sample."""
-    return DataPlan(
-        benchmark=benchmark,
-        n_train=n_train,
-        n_validation=n_validation,
-        n_test=n_test,
-        samples_per_block=4,
-        keep_each_sample=True,
-    )
+    plan = _fast(benchmark, n_train, n_validation, n_test)
+    return replace(plan, samples_per_block=4, keep_each_sample=True)
 
 
 PROTOCOLS: dict[BenchmarkName, Protocol] = {

@@ -13,20 +13,25 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from lsm_core.layers.shapes import Field
+
 Pooling = Literal["max", "average"]
 
-_LAYERS: dict[int, type[nn.Conv1d] | type[nn.Conv2d] | type[nn.Conv3d]] = {
+CONVOLUTION_LAYERS: dict[int, type[nn.Conv1d] | type[nn.Conv2d] | type[nn.Conv3d]] = {
     1: nn.Conv1d,
     2: nn.Conv2d,
     3: nn.Conv3d,
 }
-_TRANSPOSED_LAYERS: dict[
+"""Layers that hold the weights of a convolution."""
+TRANSPOSED_LAYERS: dict[
     int, type[nn.ConvTranspose1d] | type[nn.ConvTranspose2d] | type[nn.ConvTranspose3d]
 ] = {
     1: nn.ConvTranspose1d,
     2: nn.ConvTranspose2d,
     3: nn.ConvTranspose3d,
 }
+"""Layers that hold the weights of a transposed convolution."""
+
 _INTERPOLATIONS = {1: "linear", 2: "bilinear", 3: "trilinear"}
 # Torch's one-dimensional functions copy a channels-last field; as one row of a plane it stays.
 _CONVOLUTIONS: dict[int, Callable[..., Tensor]] = {2: functional.conv2d, 3: functional.conv3d}
@@ -42,23 +47,8 @@ _POOLINGS: dict[tuple[Pooling, int], Callable[..., Tensor]] = {
 }
 
 
-def convolution_layer(
-    n_dims: int, n_inputs: int, n_outputs: int, *, kernel_size: int = 3, stride: int = 1, bias: bool
-) -> nn.Conv1d | nn.Conv2d | nn.Conv3d:
-    """Return a layer that holds the weights of a convolution."""
-    return _LAYERS[n_dims](n_inputs, n_outputs, kernel_size=kernel_size, stride=stride, bias=bias)
-
-
-def transposed_layer(
-    n_dims: int, n_inputs: int, n_outputs: int, *, kernel_size: int, stride: int, bias: bool
-) -> nn.ConvTranspose1d | nn.ConvTranspose2d | nn.ConvTranspose3d:
-    """Return a layer that holds the weights of a transposed convolution."""
-    layer = _TRANSPOSED_LAYERS[n_dims]
-    return layer(n_inputs, n_outputs, kernel_size=kernel_size, stride=stride, bias=bias)
-
-
 def plain_convolution(
-    field: Float[Tensor, "batch *space channel"],
+    field: Field,
     weight: Float[Tensor, "feature channel *kernel"],
     bias: Float[Tensor, " feature"] | None,
     *,
@@ -69,14 +59,13 @@ def plain_convolution(
 
     There are `padding` zeros at each end.
     """
-    image, weight, paddings = _as_images(field, weight, padding)
-    strides = _strides(field, stride)
+    image, weight, strides, paddings = _as_images(field, weight, stride, padding)
     result = _CONVOLUTIONS[len(strides)](image, weight, bias, stride=strides, padding=paddings)
     return _as_field(result, field.ndim)
 
 
 def transposed_convolution(
-    field: Float[Tensor, "batch *space channel"],
+    field: Field,
     weight: Float[Tensor, "channel feature *kernel"],
     bias: Float[Tensor, " feature"] | None,
     *,
@@ -84,15 +73,14 @@ def transposed_convolution(
     padding: int,
 ) -> Float[Tensor, "batch *result feature"]:
     """Return the transpose of `plain_convolution` with the same weight, plus a bias."""
-    image, weight, paddings = _as_images(field, weight, padding)
-    strides = _strides(field, stride)
+    image, weight, strides, paddings = _as_images(field, weight, stride, padding)
     transposed = _TRANSPOSED_CONVOLUTIONS[len(strides)]
     return _as_field(transposed(image, weight, bias, stride=strides, padding=paddings), field.ndim)
 
 
 def convolution_gradients(
     gradient: Float[Tensor, "batch *result feature"],
-    field: Float[Tensor, "batch *space channel"],
+    field: Field,
     weight: Float[Tensor, "feature channel *kernel"],
     padding: int,
     wanted: tuple[bool, bool],
@@ -101,8 +89,8 @@ def convolution_gradients(
 
     The stride is 1.
     """
-    image, image_weight, paddings = _as_images(field, weight, padding)
-    ones, zeros = [1] * len(paddings), [0] * len(paddings)
+    image, image_weight, ones, paddings = _as_images(field, weight, 1, padding)
+    zeros = [0] * len(paddings)
     # In order: bias sizes, stride, padding, dilation, transposed, output padding, groups.
     rest = (None, ones, paddings, ones, False, zeros, 1, [*wanted, False])
     of_image, of_weight, _ = torch.ops.aten.convolution_backward(
@@ -136,16 +124,14 @@ def interpolate(
     return fine.movedim(1, -1).contiguous()
 
 
-def _as_images(field: Tensor, weight: Tensor, padding: int) -> tuple[Tensor, Tensor, list[int]]:
-    """Return field, weight and padding with at least two axes of space, channels first."""
+def _as_images(
+    field: Tensor, weight: Tensor, stride: int, padding: int
+) -> tuple[Tensor, Tensor, list[int], list[int]]:
+    """Return field, weight, strides and paddings of at least two axes, channels first."""
     if field.ndim == 3:
-        return _as_image(field), weight.unsqueeze(2), [0, padding]
-    return _as_image(field), weight, [padding] * (field.ndim - 2)
-
-
-def _strides(field: Tensor, stride: int) -> list[int]:
-    """Return the stride along each axis of the images of `_as_images`."""
-    return [1, stride] if field.ndim == 3 else [stride] * (field.ndim - 2)
+        return _as_image(field), weight.unsqueeze(2), [1, stride], [0, padding]
+    n_dims = field.ndim - 2
+    return _as_image(field), weight, [stride] * n_dims, [padding] * n_dims
 
 
 def _as_image(field: Tensor) -> Tensor:

@@ -1,13 +1,20 @@
 """Checks of the choices that a configuration makes."""
 
-from typing import Any, get_args
+from dataclasses import fields
+from typing import Any, Literal, get_args, get_origin
 
 
-def check_choice(name: str, value: str, choices: Any) -> None:
-    """Raise a ValueError unless the value is one of a `Literal`'s."""
-    allowed = get_args(choices)
-    if value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")
+def check_choices(config: Any, prefix: str = "") -> None:
+    """Raise a ValueError unless every field that is a `Literal` has one of its values.
+
+    The prefix stands before the name of the field in the message.
+    """
+    for field in fields(config):
+        value, allowed = getattr(config, field.name), get_args(field.type)
+        if get_origin(field.type) is Literal and value not in allowed:
+            raise ValueError(
+                f"{prefix}{field.name} must be one of {', '.join(allowed)}; got {value!r}"
+            )
 
 
 def check_at_least(least: int, config: object, *names: str) -> None:

@@ -1,7 +1,11 @@
-"""Two convolutions with normalisation and activation: the local part of the multiscale network."""
+"""Two convolutions with normalisation and activation: the local part of a multiscale network.
+
+A block works at one scale; a merging block brings a coarser scale to a finer one.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 import torch
@@ -9,13 +13,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lsm_core.layers.by_dimension import Pooling, convolution_layer
-from lsm_core.layers.choices import check_choice
+from lsm_core.layers.by_dimension import CONVOLUTION_LAYERS, Pooling, pool
+from lsm_core.layers.choices import check_choices
 from lsm_core.layers.kernels.convolution import convolve, convolve_prepared
 from lsm_core.layers.normalization import NORMALIZATIONS, NormalizationKind
 from lsm_core.layers.padding import Boundary
-
-Features = Float[Tensor, "batch *space feature"]
+from lsm_core.layers.shapes import Features, Field, Outputs
+from lsm_core.layers.upsampling import convolve_upsampled
 
 ActivationKind = Literal["relu", "gelu"]
 
@@ -40,10 +44,7 @@ class ConvolutionConfig:
     boundary: Boundary = "zero"
 
     def __post_init__(self) -> None:
-        check_choice("normalization", self.normalization, NormalizationKind)
-        check_choice("activation", self.activation, ActivationKind)
-        check_choice("pooling", self.pooling, Pooling)
-        check_choice("boundary", self.boundary, Boundary)
+        check_choices(self)
 
 
 SMOOTH = ConvolutionConfig(
@@ -62,7 +63,8 @@ class ConvolutionLayer(nn.Module):
         self.activation = _ACTIVATIONS[config.activation]
         plain = config.normalization == "none"
         # A normalisation has its own shift, which makes a bias before it useless.
-        self.convolution = convolution_layer(n_dims, n_inputs, n_outputs, bias=plain)
+        layer = CONVOLUTION_LAYERS[n_dims]
+        self.convolution = layer(n_inputs, n_outputs, kernel_size=3, bias=plain)
         if plain:
             # Without normalisation the size of the features must not shrink from layer to layer.
             nn.init.kaiming_normal_(self.convolution.weight, nonlinearity="relu")
@@ -97,9 +99,7 @@ class ConvolutionBlock(nn.Module):
         self.first = ConvolutionLayer(config, n_dims, n_inputs, n_hidden)
         self.second = ConvolutionLayer(config, n_dims, n_hidden, n_outputs)
 
-    def forward(
-        self, field: Float[Tensor, "batch *space channel"], lift: nn.Linear | None = None
-    ) -> Features:
+    def forward(self, field: Field, lift: nn.Linear | None = None) -> Features:
         """Return the features after both layers, of the field lifted by a map if one is given.
 
         The last channel of a field to be lifted is 1, and 0 in padding: it carries the bias.
@@ -115,3 +115,73 @@ class ConvolutionBlock(nn.Module):
         inputs = (convolved, *self.first.normalization.parameters_in_use())
         kernel = self.second.kernel()
         return self.second(convolve_prepared(self.first.function(), inputs, *kernel, self.boundary))
+
+
+class MergingBlock(nn.Module):
+    """Merges a coarser scale into a finer one: upsampling, then two convolutions of both."""
+
+    def __init__(
+        self, config: ConvolutionConfig, n_dims: int, n_fine: int, n_coarse: int, n_outputs: int
+    ) -> None:
+        super().__init__()
+        self.boundary, self.n_fine = config.boundary, n_fine
+        joined = n_fine + n_coarse
+        self.block = ConvolutionBlock(config, n_dims, joined, joined // 2, n_outputs)
+
+    def forward(self, fine: Field, coarse: Float[Tensor, "batch *half feature"]) -> Outputs:
+        """Return the merged features, at the finer resolution.
+
+        The first convolution is applied to both parts apart, instead of to one long field.
+        """
+        weight, bias = self.block.first.kernel()
+        fine_weight, coarse_weight = weight.split([self.n_fine, coarse.shape[-1]], dim=1)
+        convolved = convolve(fine, fine_weight, bias, self.boundary)
+        return self.block.finish(
+            convolved + convolve_upsampled(coarse, coarse_weight, self.boundary)
+        )
+
+
+class DownwardBlocks(nn.ModuleList):
+    """Convolution blocks from scale to scale, each at half the resolution of the one before."""
+
+    def __init__(self, config: ConvolutionConfig, n_dims: int, widths: tuple[int, ...]) -> None:
+        super().__init__(
+            ConvolutionBlock(config, n_dims, fine, coarse, coarse)
+            for fine, coarse in pairwise(widths)
+        )
+        self.pooling = config.pooling
+
+    def forward(self, finest: Tensor) -> list[Tensor]:
+        """Return the features at every scale, finest first."""
+        scales = [finest]
+        for block in self:
+            scales.append(block(pool(scales[-1], self.pooling)))
+        return scales
+
+
+class UpwardBlocks(nn.ModuleList):
+    """Merging blocks from scale to scale, coarsest first."""
+
+    def __init__(self, config: ConvolutionConfig, n_dims: int, widths: tuple[int, ...]) -> None:
+        super().__init__(
+            MergingBlock(config, n_dims, *channels) for channels in merging_channels(widths)
+        )
+
+    def forward(self, scales: list[Tensor]) -> Tensor:
+        """Return the finest scale with every coarser one merged into it."""
+        *finer, features = scales
+        for block, scale in zip(self, reversed(finer), strict=True):
+            features = block(scale, features)
+        return features
+
+
+def merging_channels(widths: tuple[int, ...]) -> list[tuple[int, int, int]]:
+    """Return fine, coarse and output channels of the merging blocks, coarsest first.
+
+    Each block leaves as many channels as the next finer scale has.
+    """
+    channels, coarse = [], widths[-1]
+    for scale in reversed(range(len(widths) - 1)):
+        channels.append((widths[scale], coarse, widths[max(scale - 1, 0)]))
+        coarse = widths[max(scale - 1, 0)]
+    return channels

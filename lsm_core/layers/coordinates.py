@@ -2,7 +2,9 @@
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
+
+from lsm_core.layers.shapes import Field
 
 
 def unit_coordinates(space: tuple[int, ...]) -> Float[Tensor, "*space axis"]:
@@ -15,8 +17,16 @@ def unit_coordinates(space: tuple[int, ...]) -> Float[Tensor, "*space axis"]:
     return torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1)
 
 
-def append_coordinates(
-    field: Float[Tensor, "batch *space channel"], coordinates: Float[Tensor, "*space axis"]
-) -> Float[Tensor, "batch *space more"]:
-    """Return a field with the coordinates of its points as further channels."""
-    return torch.cat([field, coordinates.expand(len(field), *coordinates.shape)], dim=-1)
+class AppendCoordinates(nn.Module):
+    """Further channels of a field: the coordinates of its points."""
+
+    coordinates: Tensor
+
+    def __init__(self, space: tuple[int, ...]) -> None:
+        super().__init__()
+        self.register_buffer("coordinates", unit_coordinates(space), persistent=False)
+
+    def forward(self, field: Field) -> Float[Tensor, "batch *space more"]:
+        """Return the field with the coordinates after its channels."""
+        coordinates = self.coordinates.expand(len(field), *self.coordinates.shape)
+        return torch.cat([field, coordinates], dim=-1)

@@ -3,7 +3,7 @@
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
-from jaxtyping import Complex, Float
+from jaxtyping import Complex
 from torch import Tensor, nn
 
 from lsm_core.layers.fourier_modes import (
@@ -13,6 +13,7 @@ from lsm_core.layers.fourier_modes import (
     to_modes,
     usable_modes,
 )
+from lsm_core.layers.shapes import Features, Field
 
 
 class SpectralConvolution(nn.Module):
@@ -31,9 +32,7 @@ class SpectralConvolution(nn.Module):
         shape = (n_corners, n_inputs, n_outputs, *n_modes, 2)
         self.weight = nn.Parameter(torch.rand(shape) / (n_inputs * n_outputs))
 
-    def forward(
-        self, field: Float[Tensor, "batch *space channel"]
-    ) -> Float[Tensor, "batch *space feature"]:
+    def forward(self, field: Field) -> Features:
         """Return the field of the mapped modes, in float32 whatever surrounds it."""
         with _without_autocast(field.device):
             field = field if field.dtype == torch.float64 else field.float()

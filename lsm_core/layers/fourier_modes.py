@@ -9,14 +9,16 @@ each axis is a product with a small matrix: as many operations a point as there 
 passes through memory, and several times as fast on processors as a whole fast transform.
 """
 
+from collections.abc import Iterable
 from functools import lru_cache
 
 import numpy as np
 import torch
-from jaxtyping import Complex, Complex128, Float
+from jaxtyping import Complex, Complex128, Float, Num
 from torch import Tensor, nn
+from torch.nn import functional
 
-from lsm_core.layers.axis_products import along_axis
+from lsm_core.layers.shapes import Features, Field
 
 
 class SpectralResampling(nn.Module):
@@ -36,7 +38,7 @@ class SpectralResampling(nn.Module):
         self.weight = nn.Parameter(parts * (2 * n_inputs) ** -0.5)
 
     def forward(
-        self, field: Float[Tensor, "batch *space channel"], space: tuple[int, ...] | None = None
+        self, field: Field, space: tuple[int, ...] | None = None
     ) -> Float[Tensor, "batch *new_space feature"]:
         """Return the field of the mapped modes, on the same grid or on one of the shape given."""
         old_space = tuple(field.shape[1:-1])
@@ -46,9 +48,23 @@ class SpectralResampling(nn.Module):
         return from_modes(map_modes(to_modes(field, used), weight), new_space)
 
 
-def to_modes(
-    field: Float[Tensor, "batch *space channel"], n_modes: tuple[int, ...]
-) -> Complex[Tensor, "batch *mode channel"]:
+class FourierLayers(nn.Module):
+    """Sums of a spectral and a local map, one after the other, with GELU between them."""
+
+    def __init__(self, spectral: Iterable[nn.Module], local: Iterable[nn.Module]) -> None:
+        super().__init__()
+        self.spectral, self.local = nn.ModuleList(spectral), nn.ModuleList(local)
+
+    def forward(self, features: Field) -> Features:
+        """Return the features after all layers."""
+        for i, (spectral, local) in enumerate(zip(self.spectral, self.local, strict=True)):
+            if i > 0:
+                features = functional.gelu(features)
+            features = spectral(features) + local(features)
+        return features
+
+
+def to_modes(field: Field, n_modes: tuple[int, ...]) -> Complex[Tensor, "batch *mode channel"]:
     """Return the coefficients of the lowest modes of a real field.
 
     They are in the order 0 .. m-1, -m .. -1 along each axis but the last, which has 0 .. m-1.
@@ -61,9 +77,7 @@ def to_modes(
     return modes
 
 
-def from_modes(
-    modes: Complex[Tensor, "batch *mode channel"], space: tuple[int, ...]
-) -> Float[Tensor, "batch *space channel"]:
+def from_modes(modes: Complex[Tensor, "batch *mode channel"], space: tuple[int, ...]) -> Field:
     """Return the real field that has these modes and no others: undo `to_modes`."""
     for axis, size in enumerate(space[:-1], start=1):
         waves = _two_sided(size, modes.shape[axis] // 2)
@@ -129,6 +143,20 @@ def synthesize(
     waves = _waves(n_points, n_modes) * np.where(own_conjugate, 1, 2)
     parts = _like(np.concatenate([waves.real, -waves.imag], axis=1), modes.real)
     return along_axis(parts, torch.cat([modes.real, modes.imag], dim=axis), axis)
+
+
+def along_axis(
+    matrix: Num[Tensor, "new old"], field: Num[Tensor, "..."], axis: int
+) -> Num[Tensor, "..."]:
+    """Return the field with the values along an axis replaced by the products of the matrix.
+
+    Nothing is copied before the product if the field is contiguous.
+    """
+    n_new, n_old = matrix.shape
+    before, after = field.shape[:axis], field.shape[axis + 1 :]
+    columns = field.reshape(before.numel(), n_old, after.numel())
+    products = torch.bmm(matrix.expand(len(columns), -1, -1), columns)
+    return products.view(*before, n_new, *after)
 
 
 @lru_cache(maxsize=256)

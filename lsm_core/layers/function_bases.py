@@ -15,13 +15,14 @@ from jaxtyping import Float, Float64
 from numpy.polynomial import chebyshev
 from torch import Tensor
 
-from lsm_core.layers.axis_products import along_axis
+from lsm_core.layers.fourier_modes import along_axis
+from lsm_core.layers.shapes import Field
 
 Basis = Literal["chebyshev", "fourier"]
 
 
 def to_coefficients(
-    field: Float[Tensor, "batch *space channel"], basis: Basis, n_coefficients: tuple[int, ...]
+    field: Field, basis: Basis, n_coefficients: tuple[int, ...]
 ) -> Float[Tensor, "batch *coefficient channel"]:
     """Return the coefficients of a field; those that a grid is too coarse for are zero."""
     for axis, count in enumerate(n_coefficients, start=1):
@@ -34,7 +35,7 @@ def from_coefficients(
     coefficients: Float[Tensor, "batch *coefficient channel"],
     basis: Basis,
     space: tuple[int, ...],
-) -> Float[Tensor, "batch *space channel"]:
+) -> Field:
     """Return the sum of the basis functions at the points of a grid."""
     field = coefficients
     for axis, size in enumerate(space, start=1):

@@ -21,10 +21,11 @@ from numpy.polynomial import legendre
 from torch import Tensor
 
 from lsm_core.layers.patches import join_patches, split_patches
+from lsm_core.layers.shapes import Field
 
 
 def split_bands(
-    field: Float[Tensor, "batch *space channel"], order: int, kept: tuple[int, ...] | None = None
+    field: Field, order: int, kept: tuple[int, ...] | None = None
 ) -> Float[Tensor, "band batch *half channel"]:
     """Return the bands of a field with half the cells along each axis, all or those numbered.
 
@@ -45,7 +46,7 @@ def join_bands(
     bands: Float[Tensor, "band batch *half channel"],
     order: int,
     kept: tuple[int, ...] | None = None,
-) -> Float[Tensor, "batch *space channel"]:
+) -> Field:
     """Return the field that has these bands: undo `split_bands`; bands not kept are zero."""
     n_bands, _, *half, n_channels = bands.shape
     matrix = _like(_kept_bands(order, len(half), kept), bands)

@@ -8,11 +8,11 @@ from math import pi
 from typing import Literal
 
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional
 
-from lsm_core.layers.choices import check_choice
+from lsm_core.layers.choices import check_choices
+from lsm_core.layers.kernels.patch_attention import Tokens
 from lsm_core.layers.kernels.trigonometric_series import trigonometric_series
 from lsm_core.layers.projectors import Form
 
@@ -34,8 +34,7 @@ class SolverConfig:
     form: Form = "release"
 
     def __post_init__(self) -> None:
-        check_choice("solver kind", self.kind, SolverKind)
-        check_choice("solver form", self.form, Form)
+        check_choices(self, prefix="solver ")
         if self.n_basis < 0 or self.n_basis % 2:
             raise ValueError(f"n_basis must be even and not negative, got {self.n_basis}")
 
@@ -67,9 +66,7 @@ class NeuralSpectral(nn.Module):
         self.sine_weights = nn.Parameter(torch.rand(width, n_basis // 2) / width)
         self.cosine_weights = nn.Parameter(torch.rand(width, n_basis // 2) / width)
 
-    def forward(
-        self, tokens: Float[Tensor, "patch token channel"]
-    ) -> Float[Tensor, "patch token channel"]:
+    def forward(self, tokens: Tokens) -> Tokens:
         """Return the solved tokens."""
         step = pi / self.sine_weights.shape[1]
         return tokens + trigonometric_series(
@@ -90,15 +87,11 @@ class BoundedNeuralSpectral(nn.Module):
         self.sine_weights = nn.Parameter(torch.rand(1, n_basis // 2) / width)
         self.cosine_weights = nn.Parameter(torch.rand(1, n_basis // 2) / width)
 
-    def forward(
-        self, tokens: Float[Tensor, "patch token channel"]
-    ) -> Float[Tensor, "patch token channel"]:
+    def forward(self, tokens: Tokens) -> Tokens:
         """Return the solved tokens."""
         return self.solve(pi * torch.sigmoid(tokens))
 
-    def solve(
-        self, tokens: Float[Tensor, "patch token channel"]
-    ) -> Float[Tensor, "patch token channel"]:
+    def solve(self, tokens: Tokens) -> Tokens:
         """Return the block's value for tokens that lie in [0, pi] already."""
         return (
             tokens
@@ -118,9 +111,7 @@ class PolynomialSolver(nn.Module):
         super().__init__()
         self.weights = nn.Parameter(torch.rand(width, n_basis) / width)
 
-    def forward(
-        self, tokens: Float[Tensor, "patch token channel"]
-    ) -> Float[Tensor, "patch token channel"]:
+    def forward(self, tokens: Tokens) -> Tokens:
         """Return the solved tokens."""
         position = torch.tanh(tokens)
         previous, polynomial = torch.ones_like(position), position
@@ -140,9 +131,7 @@ class PerceptronSolver(nn.Module):
         self.hidden = nn.Linear(width, width)
         self.output = nn.Linear(width, width)
 
-    def forward(
-        self, tokens: Float[Tensor, "patch token channel"]
-    ) -> Float[Tensor, "patch token channel"]:
+    def forward(self, tokens: Tokens) -> Tokens:
         """Return the solved tokens."""
         return tokens + self.output(functional.gelu(self.hidden(tokens)))
 
@@ -161,9 +150,7 @@ class FourierSolver(nn.Module):
         self.spectral_weights = nn.Parameter(torch.rand(n_modes, width, width, 2) / width**2)
         self.local = nn.Linear(width, width)
 
-    def forward(
-        self, tokens: Float[Tensor, "patch token channel"]
-    ) -> Float[Tensor, "patch token channel"]:
+    def forward(self, tokens: Tokens) -> Tokens:
         """Return the solved tokens."""
         modes = torch.fft.rfft(tokens, dim=1)
         mixed = torch.einsum("pki,kio->pko", modes, torch.view_as_complex(self.spectral_weights))

@@ -12,6 +12,8 @@ import torch
 from jaxtyping import Complex, Float
 from torch import Tensor, nn
 
+from lsm_core.layers.shapes import Features, Field
+
 Positions = Float[Tensor, "batch point axis"]
 Phases = Complex[Tensor, "batch point *mode"]
 
@@ -107,9 +109,7 @@ class PointsToGrid(nn.Module):
         self.n_modes, self.grid_shape = n_modes, grid_shape
         self.modes = ModeWeights(n_inputs, n_outputs, n_modes, len(grid_shape))
 
-    def forward(
-        self, values: Float[Tensor, "batch point channel"], phases: Phases
-    ) -> Float[Tensor, "batch *space feature"]:
+    def forward(self, values: Float[Tensor, "batch point channel"], phases: Phases) -> Features:
         """Return the field on the grid, given the phases of the points' modes."""
         spectrum = self.modes(sum_over_points(values, phases))
         for axis, size in enumerate(self.grid_shape[:-1], start=1):
@@ -141,7 +141,7 @@ class GridToPoints(nn.Module):
         self.modes = ModeWeights(n_inputs, n_outputs, n_modes, n_dims)
 
     def forward(
-        self, field: Float[Tensor, "batch *space channel"], phases: Phases, positions: Positions
+        self, field: Field, phases: Phases, positions: Positions
     ) -> Float[Tensor, "batch point feature"]:
         """Return the values at the points, given their positions and the phases of their modes."""
         axes = tuple(range(1, field.ndim - 1))

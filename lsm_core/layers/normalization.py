@@ -4,11 +4,11 @@ from collections.abc import Callable
 from typing import Literal
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from lsm_core.layers.kernels.batch_normalization import normalize_again
 from lsm_core.layers.ranks import n_ranks, summed
+from lsm_core.layers.shapes import Field
 
 NormalizationKind = Literal["batch", "instance", "none"]
 
@@ -16,9 +16,7 @@ NormalizationKind = Literal["batch", "instance", "none"]
 class NoNormalization(nn.Module):
     """Leaves the features as they are; what the other normalisations share."""
 
-    def forward(
-        self, features: Float[Tensor, "batch *space channel"]
-    ) -> Float[Tensor, "batch *space channel"]:
+    def forward(self, features: Field) -> Field:
         """Return the normalisation of what the folded convolution gives."""
         return self.function()(features, *self.parameters_in_use())
 
@@ -135,14 +133,13 @@ class InstanceNormalization(NoNormalization):
 
     def function(self) -> Callable[..., Tensor]:
         """Return the normalisation."""
+        return self._normalized
 
-        def normalize(features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-            points = features.flatten(1, -2)
-            variance, mean = torch.var_mean(points, dim=1, keepdim=True, correction=0)
-            scale = weight * torch.rsqrt(variance + self.epsilon)
-            return ((points - mean) * scale + bias).reshape(features.shape)
-
-        return normalize
+    def _normalized(self, features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        points = features.flatten(1, -2)
+        variance, mean = torch.var_mean(points, dim=1, keepdim=True, correction=0)
+        scale = weight * torch.rsqrt(variance + self.epsilon)
+        return ((points - mean) * scale + bias).reshape(features.shape)
 
     def parameters_in_use(self) -> tuple[Tensor, ...]:
         """Return scale and shift."""

@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from lsm_core.layers.shapes import Field
+
 Boundary = Literal["zero", "circular"]
 """What lies beyond the ends of a grid: zeros, or the other end of a periodic field."""
 
@@ -15,8 +17,17 @@ def padded_shape(space: tuple[int, ...], divisors: tuple[int, ...]) -> tuple[int
     return tuple(size + -size % divisor for size, divisor in zip(space, divisors, strict=True))
 
 
+def check_padding(space: tuple[int, ...], padded: tuple[int, ...], reason: str) -> None:
+    """Raise a ValueError if padding, for the scales that the reason names, is most of the grid."""
+    if any(2 * size < full for size, full in zip(space, padded, strict=True)):
+        raise ValueError(
+            f"a grid of {space} would be padded to {padded} for {reason}, more than twice its "
+            "size; take fewer scales"
+        )
+
+
 def pad_to(
-    field: Float[Tensor, "batch *space channel"], shape: tuple[int, ...], boundary: Boundary
+    field: Field, shape: tuple[int, ...], boundary: Boundary
 ) -> Float[Tensor, "batch *padded channel"]:
     """Return the field continued at the far end of each axis, by zeros or from its beginning."""
     for axis, size in enumerate(shape, start=1):
@@ -31,9 +42,7 @@ def pad_to(
     return field
 
 
-def crop_to(
-    field: Float[Tensor, "batch *padded channel"], space: tuple[int, ...]
-) -> Float[Tensor, "batch *space channel"]:
+def crop_to(field: Float[Tensor, "batch *padded channel"], space: tuple[int, ...]) -> Field:
     """Return the first points of each axis.
 
     It cuts to a known size: cutting off the padding by a negative index returns nothing along
@@ -46,7 +55,7 @@ def crop_to(
     return field
 
 
-def wrap(field: Float[Tensor, "batch *space channel"]) -> Float[Tensor, "batch *wider channel"]:
+def wrap(field: Field) -> Float[Tensor, "batch *wider channel"]:
     """Return a periodic field with one more point at both ends of every axis."""
     for axis in range(1, field.ndim - 1):
         last = field.narrow(axis, field.shape[axis] - 1, 1)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lsm_core.layers.choices import check_at_least, check_choice
+from lsm_core.layers.choices import check_at_least, check_choices
 from lsm_core.layers.kernels.patch_attention import (
     Points,
     Tokens,
@@ -38,8 +38,7 @@ class ProjectorConfig:
     form: Form = "release"
 
     def __post_init__(self) -> None:
-        check_choice("projector kind", self.kind, ProjectorKind)
-        check_choice("projector form", self.form, Form)
+        check_choices(self, prefix="projector ")
         check_at_least(1, self, "n_tokens", "n_heads")
 
 

@@ -4,10 +4,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from lsm_core.layers.shapes import Field
 
-def resample(
-    field: Float[Tensor, "batch *space channel"], space: tuple[int, ...]
-) -> Float[Tensor, "batch *new_space channel"]:
+
+def resample(field: Field, space: tuple[int, ...]) -> Float[Tensor, "batch *new_space channel"]:
     """Return the field on a grid of another size, by linear interpolation.
 
     The first and last points of both grids coincide. One point is spread over the whole axis.

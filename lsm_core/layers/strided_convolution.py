@@ -7,14 +7,15 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lsm_core.layers.by_dimension import (
-    convolution_layer,
+    CONVOLUTION_LAYERS,
+    TRANSPOSED_LAYERS,
     plain_convolution,
     transposed_convolution,
-    transposed_layer,
 )
 from lsm_core.layers.kernels.convolution import convolve
 from lsm_core.layers.normalization import NORMALIZATIONS, NormalizationKind
 from lsm_core.layers.padding import crop_to
+from lsm_core.layers.shapes import Features, Field
 
 
 class Convolution(nn.Module):
@@ -37,19 +38,16 @@ class Convolution(nn.Module):
         if kernel_size % 2 == 0:
             raise ValueError(f"kernel_size must be odd, got {kernel_size}")
         self.stride, self.padding = stride, kernel_size // 2
-        self.layer = convolution_layer(
-            n_dims, n_inputs, n_outputs, kernel_size=kernel_size, stride=stride, bias=bias
-        )
+        layer = CONVOLUTION_LAYERS[n_dims]
+        self.layer = layer(n_inputs, n_outputs, kernel_size=kernel_size, stride=stride, bias=bias)
 
-    def forward(
-        self, field: Float[Tensor, "batch *space channel"]
-    ) -> Float[Tensor, "batch *result feature"]:
+    def forward(self, field: Field) -> Float[Tensor, "batch *result feature"]:
         """Return the convolved field."""
         return self.convolved(field, self.layer.weight, self.layer.bias)
 
     def convolved(
         self,
-        field: Float[Tensor, "batch *space channel"],
+        field: Field,
         weight: Float[Tensor, "feature channel *kernel"],
         bias: Float[Tensor, " feature"] | None,
     ) -> Float[Tensor, "batch *result feature"]:
@@ -64,13 +62,9 @@ class TransposedConvolution(nn.Module):
 
     def __init__(self, n_dims: int, n_inputs: int, n_outputs: int) -> None:
         super().__init__()
-        self.layer = transposed_layer(
-            n_dims, n_inputs, n_outputs, kernel_size=4, stride=2, bias=True
-        )
+        self.layer = TRANSPOSED_LAYERS[n_dims](n_inputs, n_outputs, kernel_size=4, stride=2)
 
-    def forward(
-        self, field: Float[Tensor, "batch *space channel"]
-    ) -> Float[Tensor, "batch *result feature"]:
+    def forward(self, field: Field) -> Float[Tensor, "batch *result feature"]:
         """Return the finer field."""
         weight, bias = self.layer.weight, self.layer.bias
         return transposed_convolution(field, weight, bias, stride=2, padding=1)
@@ -96,9 +90,7 @@ class LeakyConvolution(nn.Module):
         self.convolution = Convolution(n_dims, n_inputs, n_outputs, stride=stride, bias=bias)
         self.normalization = NORMALIZATIONS[normalization](n_outputs)
 
-    def forward(
-        self, field: Float[Tensor, "batch *space channel"]
-    ) -> Float[Tensor, "batch *result feature"]:
+    def forward(self, field: Field) -> Float[Tensor, "batch *result feature"]:
         """Return the features."""
         layer = self.convolution.layer
         kernel = self.normalization.folded_into(layer.weight, layer.bias)
@@ -115,7 +107,7 @@ class LeakyTransposedConvolution(nn.Module):
 
     def forward(
         self, field: Float[Tensor, "batch *half channel"], space: tuple[int, ...]
-    ) -> Float[Tensor, "batch *space feature"]:
+    ) -> Features:
         """Return features on a finer grid: twice as many points, or one less along an axis."""
         features = crop_to(self.convolution(field), space)
         return functional.leaky_relu(features, LeakyConvolution.slope)

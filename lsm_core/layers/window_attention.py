@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from lsm_core.layers.head import Head
 from lsm_core.layers.padding import crop_to, pad_to, padded_shape
 from lsm_core.layers.patches import join_patches, split_patches
+from lsm_core.layers.shapes import Field
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,18 +53,14 @@ class Windows:
             for size, width in zip(self.padded, self.used, strict=True)
         )
 
-    def split(
-        self, field: Float[Tensor, "batch *space channel"]
-    ) -> Float[Tensor, "window point channel"]:
+    def split(self, field: Field) -> Float[Tensor, "window point channel"]:
         """Return the points of every window; windows of one sample follow each other."""
         padded = pad_to(field, self.padded, "zero")
         if any(self.shift):
             padded = padded.roll([-points for points in self.shift], self._axes())
         return split_patches(padded, self.used)
 
-    def join(
-        self, points: Float[Tensor, "window point channel"]
-    ) -> Float[Tensor, "batch *space channel"]:
+    def join(self, points: Float[Tensor, "window point channel"]) -> Field:
         """Undo `split`."""
         field = join_patches(points, self.used, self.padded)
         if any(self.shift):
@@ -127,9 +124,7 @@ class WindowAttention(nn.Module):
 
     mask: Tensor | None
 
-    def __init__(
-        self, width: int, n_heads: int, windows: Windows, *, position_bias: bool = True
-    ) -> None:
+    def __init__(self, width: int, n_heads: int, windows: Windows) -> None:
         super().__init__()
         if n_heads < 1 or width % n_heads:
             raise ValueError(f"{width} channels cannot be shared out between {n_heads} heads")
@@ -138,19 +133,16 @@ class WindowAttention(nn.Module):
         self.key = nn.Linear(width, width, bias=False)
         self.value = nn.Linear(width, width)
         self.output = nn.Linear(width, width)
-        self.position_bias = RelativePositionBias(windows, n_heads) if position_bias else None
+        self.position_bias = RelativePositionBias(windows, n_heads)
         one_part = windows.padded == windows.space and not any(windows.shift)
         self.register_buffer("mask", None if one_part else windows.mask(), persistent=False)
 
-    def forward(
-        self, field: Float[Tensor, "batch *space channel"]
-    ) -> Float[Tensor, "batch *space channel"]:
+    def forward(self, field: Field) -> Field:
         """Return, for each point, a mean of the values in its window."""
         points = self.windows.split(field)
         query = self._by_head(self.query(points)) * (field.shape[-1] // self.n_heads) ** -0.5
         scores = query @ self._by_head(self.key(points)).mT  # (window, head, point, point)
-        if self.position_bias is not None:
-            scores = scores + self.position_bias()
+        scores = scores + self.position_bias()
         if self.mask is not None:
             apart = ~self.mask.unsqueeze(1)
             scores = scores.unflatten(0, (len(field), -1)).masked_fill(apart, -torch.inf)
@@ -174,9 +166,19 @@ class WindowLayer(nn.Module):
         self.perceptron_norm = nn.LayerNorm(width)
         self.perceptron = Head(width, n_hidden, width)
 
-    def forward(
-        self, tokens: Float[Tensor, "batch *space channel"]
-    ) -> Float[Tensor, "batch *space channel"]:
+    def forward(self, tokens: Field) -> Field:
         """Return the tokens after the layer."""
         tokens = tokens + self.attention(self.attention_norm(tokens))
         return tokens + self.perceptron(self.perceptron_norm(tokens))
+
+
+def window_layers(
+    n_layers: int, width: int, n_hidden: int, n_heads: int, space: tuple[int, ...], window: int
+) -> nn.Sequential:
+    """Return layers on one grid, with windows of as many points along every axis.
+
+    Every other layer shifts the windows, so that neighbours across an edge meet.
+    """
+    shape = (window,) * len(space)
+    cuts = [Windows(space=space, window=shape, shifted=i % 2 == 1) for i in range(n_layers)]
+    return nn.Sequential(*(WindowLayer(width, n_hidden, n_heads, windows) for windows in cuts))

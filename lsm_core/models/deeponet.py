@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from lsm_core.layers.choices import check_at_least
 from lsm_core.layers.coordinates import unit_coordinates
+from lsm_core.layers.shapes import Inputs, Outputs
 from lsm_core.layers.strided_convolution import Convolution
 from lsm_core.models.entry import ModelEntry, Task
 from lsm_core.problems.shape import ProblemShape
@@ -101,9 +102,7 @@ class Deeponet(nn.Module):
         self.constant = nn.Parameter(torch.zeros(shape.n_outputs))
         self.register_buffer("coordinates", unit_coordinates(shape.space), persistent=False)
 
-    def forward(
-        self, field: Float[Tensor, "batch *space input"]
-    ) -> Float[Tensor, "batch *space output"]:
+    def forward(self, field: Inputs) -> Outputs:
         """Return the predicted fields."""
         coefficients = self.branch(self.at_sensors(field))
         # The functions are the same for all samples, so they are evaluated once for a batch.
@@ -112,9 +111,7 @@ class Deeponet(nn.Module):
         sums = (coefficients @ flat.T).view(len(field), *functions.shape[:-1])
         return sums + self.constant
 
-    def at_sensors(
-        self, field: Float[Tensor, "batch *space input"]
-    ) -> Float[Tensor, "batch *sensor input"]:
+    def at_sensors(self, field: Inputs) -> Float[Tensor, "batch *sensor input"]:
         """Return the field at the sensors, the nearest grid points to even distances."""
         for axis, n_sensors in enumerate(self.sensors, start=1):
             last = field.shape[axis] - 1

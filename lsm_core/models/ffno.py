@@ -4,16 +4,15 @@ from dataclasses import dataclass
 from functools import reduce
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
 from lsm_core.layers.choices import check_at_least
-from lsm_core.layers.coordinates import append_coordinates, unit_coordinates
 from lsm_core.layers.fourier_modes import analyze, map_modes, modes_of_axes, synthesize
 from lsm_core.layers.head import Head
-from lsm_core.layers.padding import crop_to, pad_to
+from lsm_core.layers.shapes import Features, Field
 from lsm_core.models.entry import ModelEntry, Task
+from lsm_core.models.grid_model import GridModel
 from lsm_core.problems.shape import ProblemShape
 
 
@@ -51,9 +50,7 @@ class FactorizedSpectralConvolution(nn.Module):
             nn.init.xavier_normal_(torch.empty(n_inputs, n_outputs, count, 2)) for count in n_modes
         )
 
-    def forward(
-        self, field: Float[Tensor, "batch *space channel"]
-    ) -> Float[Tensor, "batch *space feature"]:
+    def forward(self, field: Field) -> Features:
         """Return the sum of the mapped fields."""
         parts = (self._along(field, axis, weight) for axis, weight in enumerate(self.weights, 1))
         return reduce(torch.add, parts)
@@ -87,41 +84,26 @@ class FactorizedLayer(nn.Module):
             weight_norm(nn.Linear(n_hidden, width)),
         )
 
-    def forward(
-        self, features: Float[Tensor, "batch *space channel"]
-    ) -> Float[Tensor, "batch *space channel"]:
+    def forward(self, features: Field) -> Field:
         """Return the features after the layer."""
         return features + self.feed_forward(self.convolution(features))
 
 
-class Ffno(nn.Module):
+class Ffno(GridModel):
     """Factorized Fourier Neural Operator on a regular grid.
 
     The defaults have the size that the LSM paper compares with. The weights serve every grid.
     The output network has an activation, as those of the other models here.
     """
 
-    coordinates: Tensor
-
     def __init__(self, config: FfnoConfig, shape: ProblemShape) -> None:
-        super().__init__()
+        padded = tuple(size + config.padding for size in shape.space)
+        super().__init__(shape, config.width, padded)
         modes = modes_of_axes(config.n_modes, shape.space)
-        self.space = shape.space
-        self.padded = tuple(size + config.padding for size in shape.space)
-        self.lift = nn.Linear(shape.n_inputs + shape.n_dims, config.width)
         self.layers = nn.Sequential(
             *(FactorizedLayer(config, modes) for _ in range(config.n_layers))
         )
         self.head = Head(config.width, config.head_width, shape.n_outputs)
-        self.register_buffer("coordinates", unit_coordinates(shape.space), persistent=False)
-
-    def forward(
-        self, field: Float[Tensor, "batch *space input"]
-    ) -> Float[Tensor, "batch *space output"]:
-        """Return the predicted fields."""
-        features = self.lift(append_coordinates(field, self.coordinates))
-        features = self.layers(pad_to(features, self.padded, "zero"))
-        return self.head(crop_to(features, self.space))
 
 
 def preset(task: Task) -> FfnoConfig:

@@ -2,17 +2,16 @@
 
 from dataclasses import dataclass
 
-from jaxtyping import Float
-from torch import Tensor, nn
-from torch.nn import functional
+from torch import nn
 
 from lsm_core.layers.choices import check_at_least
-from lsm_core.layers.coordinates import append_coordinates, unit_coordinates
 from lsm_core.layers.fourier import SpectralConvolution
-from lsm_core.layers.fourier_modes import modes_of_axes
+from lsm_core.layers.fourier_modes import FourierLayers, modes_of_axes
 from lsm_core.layers.head import Head
 from lsm_core.layers.padding import crop_to, pad_to
+from lsm_core.layers.shapes import Field
 from lsm_core.models.entry import ModelEntry, Task
+from lsm_core.models.grid_model import GridModel
 from lsm_core.problems.shape import ProblemShape
 
 
@@ -35,50 +34,34 @@ class FnoConfig:
         check_at_least(0, self, "padding")
 
 
-class FourierNetwork(nn.Module):
-    """Fourier layers: from features to features of the same width."""
+class FourierNetwork(FourierLayers):
+    """Fourier layers on a padded grid: from features to features of the same width."""
 
     def __init__(self, config: FnoConfig, space: tuple[int, ...]) -> None:
-        super().__init__()
-        modes = modes_of_axes(config.n_modes, space)
+        modes, width = modes_of_axes(config.n_modes, space), config.width
+        super().__init__(
+            spectral=(SpectralConvolution(width, width, modes) for _ in range(config.n_layers)),
+            local=(nn.Linear(width, width) for _ in range(config.n_layers)),
+        )
         self.space = space
         self.padded = tuple(size + config.padding for size in space)
-        width = config.width
-        self.spectral = nn.ModuleList(
-            SpectralConvolution(width, width, modes) for _ in range(config.n_layers)
-        )
-        self.local = nn.ModuleList(nn.Linear(width, width) for _ in range(config.n_layers))
 
-    def forward(
-        self, features: Float[Tensor, "batch *space channel"]
-    ) -> Float[Tensor, "batch *space channel"]:
+    def forward(self, features: Field) -> Field:
         """Return the features after all Fourier layers."""
-        features = pad_to(features, self.padded, "zero")
-        for i, (spectral, local) in enumerate(zip(self.spectral, self.local, strict=True)):
-            if i > 0:
-                features = functional.gelu(features)
-            features = spectral(features) + local(features)
-        return crop_to(features, self.space)
+        return crop_to(super().forward(pad_to(features, self.padded, "zero")), self.space)
 
 
-class Fno(nn.Module):
+class Fno(GridModel):
     """Fourier Neural Operator on a regular grid."""
 
-    coordinates: Tensor
-
     def __init__(self, config: FnoConfig, shape: ProblemShape) -> None:
-        super().__init__()
-        self.lift = nn.Linear(shape.n_inputs + shape.n_dims, config.width)
+        super().__init__(shape, config.width)
         self.network = FourierNetwork(config, shape.space)
         self.head = Head(config.width, config.head_width, shape.n_outputs)
-        self.register_buffer("coordinates", unit_coordinates(shape.space), persistent=False)
 
-    def forward(
-        self, field: Float[Tensor, "batch *space input"]
-    ) -> Float[Tensor, "batch *space output"]:
-        """Return the predicted fields."""
-        features = self.lift(append_coordinates(field, self.coordinates))
-        return self.head(self.network(features))
+    def mapped(self, features: Field) -> Field:
+        """Return the features after all Fourier layers."""
+        return self.network(features)
 
 
 def preset(task: Task) -> FnoConfig:

@@ -8,15 +8,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lsm_core.layers.choices import check_at_least
-from lsm_core.layers.coordinates import append_coordinates, unit_coordinates
+from lsm_core.layers.coordinates import AppendCoordinates, unit_coordinates
 from lsm_core.layers.fourier_modes import SpectralResampling, modes_of_axes
 from lsm_core.layers.head import Head
 from lsm_core.layers.resampling import resample
+from lsm_core.layers.shapes import Features, Field, Inputs, Outputs
 from lsm_core.layers.strided_convolution import Convolution
 from lsm_core.models.entry import ModelEntry, Task
 from lsm_core.problems.shape import ProblemShape
-
-Features = Float[Tensor, "batch *space channel"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,19 +39,7 @@ class GalerkinConfig:
     head_width: int = 128
 
     def __post_init__(self) -> None:
-        check_at_least(
-            1,
-            self,
-            "width",
-            "n_layers",
-            "n_heads",
-            "expansion",
-            "coarsening",
-            "decoder_width",
-            "n_decoder_layers",
-            "head_width",
-        )
-        check_at_least(1, self, "n_modes")
+        check_at_least(1, self, *vars(self))
         if self.width % self.n_heads:
             raise ValueError(f"width {self.width} must be a multiple of n_heads {self.n_heads}")
 
@@ -138,18 +125,14 @@ class EncoderLayer(nn.Module):
             nn.Linear(width, n_hidden), nn.ReLU(), nn.Linear(n_hidden, width)
         )
 
-    def forward(
-        self,
-        points: Float[Tensor, "batch point channel"],
-        positions: Float[Tensor, "point axis"],
-    ) -> Float[Tensor, "batch point channel"]:
+    def forward(self, points: Points, positions: Float[Tensor, "point axis"]) -> Points:
         """Return the features of every point after the layer."""
         points = points + self.attention(points, positions)
         return points + self.feed_forward(points)
 
 
 class SpectralDecoder(nn.Module):
-    """Fourier layers from features and coordinates to features of the decoder's width."""
+    """Fourier layers from features with coordinates to features of the decoder's width."""
 
     def __init__(self, config: GalerkinConfig, n_modes: tuple[int, ...]) -> None:
         super().__init__()
@@ -159,12 +142,9 @@ class SpectralDecoder(nn.Module):
         self.spectral = nn.ModuleList(SpectralResampling(n, width, n_modes) for n in inputs)
         self.local = nn.ModuleList(nn.Linear(n, width) for n in inputs)
 
-    def forward(
-        self, features: Features, coordinates: Float[Tensor, "*space axis"]
-    ) -> Float[Tensor, "batch *space feature"]:
+    def forward(self, features: Field) -> Features:
         """Return the features after all layers."""
-        coordinates = coordinates.expand(len(features), *coordinates.shape)
-        features = self.lift(torch.cat([features, coordinates], dim=-1))
+        features = self.lift(features)
         for spectral, local in zip(self.spectral, self.local, strict=True):
             features = functional.silu(spectral(features) + local(features))
         return features
@@ -179,7 +159,6 @@ class Galerkin(nn.Module):
     knowledge about one problem, and none of the models here has it.
     """
 
-    coordinates: Tensor
     positions: Tensor
 
     def __init__(self, config: GalerkinConfig, shape: ProblemShape) -> None:
@@ -196,24 +175,20 @@ class Galerkin(nn.Module):
         self.after_refining = Convolution(n_dims, width, width)
         self.decoder = SpectralDecoder(config, modes)
         self.head = Head(config.decoder_width, config.head_width, shape.n_outputs)
-        self.register_buffer("coordinates", unit_coordinates(shape.space), persistent=False)
+        self.with_coordinates = AppendCoordinates(shape.space)
         positions = unit_coordinates(self.coarse).flatten(0, -2)
         self.register_buffer("positions", positions, persistent=False)
 
-    def forward(
-        self, field: Float[Tensor, "batch *space input"]
-    ) -> Float[Tensor, "batch *space output"]:
+    def forward(self, field: Inputs) -> Outputs:
         """Return the predicted fields."""
-        features = functional.silu(
-            self.before_coarsening(append_coordinates(field, self.coordinates))
-        )
+        features = functional.silu(self.before_coarsening(self.with_coordinates(field)))
         features = functional.silu(self.after_coarsening(resample(features, self.coarse)))
         points = features.flatten(1, -2)
         for layer in self.encoder:
             points = layer(points, self.positions)
         features = functional.silu(self.before_refining(points.view(features.shape)))
         features = functional.silu(self.after_refining(resample(features, self.space)))
-        return self.head(self.decoder(features, self.coordinates))
+        return self.head(self.decoder(self.with_coordinates(features)))
 
 
 def preset(task: Task) -> GalerkinConfig:

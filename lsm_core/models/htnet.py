@@ -6,20 +6,18 @@ from itertools import pairwise
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional
 
 from lsm_core.layers.choices import check_at_least
-from lsm_core.layers.coordinates import append_coordinates, unit_coordinates
-from lsm_core.layers.fourier_modes import SpectralResampling, modes_of_axes
+from lsm_core.layers.coordinates import AppendCoordinates
+from lsm_core.layers.fourier_modes import FourierLayers, SpectralResampling, modes_of_axes
 from lsm_core.layers.head import Head
 from lsm_core.layers.padding import crop_to, pad_to, padded_shape
 from lsm_core.layers.patches import join_patches, split_patches
+from lsm_core.layers.shapes import Field, Inputs, Outputs
 from lsm_core.layers.strided_convolution import Convolution
-from lsm_core.layers.window_attention import WindowLayer, Windows
+from lsm_core.layers.window_attention import window_layers
 from lsm_core.models.entry import ModelEntry, Task
 from lsm_core.problems.shape import ProblemShape
-
-Tokens = Float[Tensor, "batch *space channel"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,19 +41,8 @@ class HtnetConfig:
     head_width: int = 128
 
     def __post_init__(self) -> None:
-        check_at_least(
-            1,
-            self,
-            "width",
-            "depths",
-            "n_heads",
-            "patch",
-            "expansion",
-            "n_modes",
-            "n_decoder_layers",
-            "head_width",
-        )
         check_at_least(2, self, "window")
+        check_at_least(1, self, *vars(self))
         if self.width % self.n_heads:
             raise ValueError(f"width {self.width} must be a multiple of n_heads {self.n_heads}")
 
@@ -68,7 +55,7 @@ class Reduction(nn.Module):
         self.box = box
         self.linear = nn.Linear(torch.Size(box).numel() * n_inputs, n_outputs)
 
-    def forward(self, points: Tokens) -> Float[Tensor, "batch *coarse feature"]:
+    def forward(self, points: Field) -> Float[Tensor, "batch *coarse feature"]:
         """Return the token of every box."""
         batch, *space, _ = points.shape
         coarse = (size // width for size, width in zip(space, self.box, strict=True))
@@ -84,7 +71,7 @@ class Decomposition(nn.Module):
         self.box = box
         self.linear = nn.Linear(n_inputs, torch.Size(box).numel() * n_outputs)
 
-    def forward(self, tokens: Tokens) -> Float[Tensor, "batch *fine feature"]:
+    def forward(self, tokens: Field) -> Float[Tensor, "batch *fine feature"]:
         """Return the points of every box."""
         coarse = tokens.shape[1:-1]
         fine = tuple(size * width for size, width in zip(coarse, self.box, strict=True))
@@ -108,12 +95,10 @@ class Hierarchy(nn.Module):
         self.attention = nn.ModuleList()
         for level, (width, depth) in enumerate(zip(widths, config.depths, strict=True)):
             grid = tuple(size // 2**level for size in space)
-            window = (config.window,) * len(space)
-            # Every other layer shifts the windows, so that neighbours across an edge meet.
-            windows = [Windows(space=grid, window=window, shifted=i % 2 == 1) for i in range(depth)]
             n_hidden = config.expansion * width
-            layers = (WindowLayer(width, n_hidden, config.n_heads, each) for each in windows)
-            self.attention.append(nn.Sequential(*layers))
+            self.attention.append(
+                window_layers(depth, width, n_hidden, config.n_heads, grid, config.window)
+            )
         self.reduce = nn.ModuleList(
             Reduction(box, fine, coarse) for fine, coarse in pairwise(widths)
         )
@@ -121,7 +106,7 @@ class Hierarchy(nn.Module):
             Decomposition(box, coarse, fine) for fine, coarse in pairwise(widths)
         )
 
-    def forward(self, tokens: Tokens) -> Tokens:
+    def forward(self, tokens: Field) -> Field:
         """Return the tokens of the finest level."""
         tokens = self.attention[0](tokens)
         levels = []
@@ -133,24 +118,6 @@ class Hierarchy(nn.Module):
         return tokens
 
 
-class SpectralDecoder(nn.Module):
-    """Fourier layers with a convolution three points wide beside each."""
-
-    def __init__(self, config: HtnetConfig, n_modes: tuple[int, ...]) -> None:
-        super().__init__()
-        width, count = config.width, range(config.n_decoder_layers)
-        self.spectral = nn.ModuleList(SpectralResampling(width, width, n_modes) for _ in count)
-        self.local = nn.ModuleList(Convolution(len(n_modes), width, width) for _ in count)
-
-    def forward(self, features: Tokens) -> Tokens:
-        """Return the features after all layers."""
-        for i, (spectral, local) in enumerate(zip(self.spectral, self.local, strict=True)):
-            if i > 0:
-                features = functional.gelu(features)
-            features = spectral(features) + local(features)
-        return features
-
-
 class Htnet(nn.Module):
     """Hierarchical transformer operator on a regular grid; the weights serve every grid.
 
@@ -159,28 +126,28 @@ class Htnet(nn.Module):
     a loss on derivatives too; the loss here is that of the other models.
     """
 
-    coordinates: Tensor
-
     def __init__(self, config: HtnetConfig, shape: ProblemShape) -> None:
         super().__init__()
-        n_dims = shape.n_dims
+        n_dims, width = shape.n_dims, config.width
         modes = modes_of_axes(config.n_modes, shape.space)
         self.space = shape.space
         divisor = config.patch * 2 ** (len(config.depths) - 1)
         self.padded = padded_shape(shape.space, (divisor,) * n_dims)
         box = (config.patch,) * n_dims
-        self.embed = Reduction(box, shape.n_inputs + n_dims, config.width)
+        self.with_coordinates = AppendCoordinates(shape.space)
+        self.embed = Reduction(box, shape.n_inputs + n_dims, width)
         self.hierarchy = Hierarchy(config, tuple(size // config.patch for size in self.padded))
-        self.decompose = Decomposition(box, config.width, config.width)
-        self.decoder = SpectralDecoder(config, modes)
-        self.head = Head(config.width, config.head_width, shape.n_outputs)
-        self.register_buffer("coordinates", unit_coordinates(shape.space), persistent=False)
+        self.decompose = Decomposition(box, width, width)
+        count = range(config.n_decoder_layers)
+        self.decoder = FourierLayers(
+            spectral=(SpectralResampling(width, width, modes) for _ in count),
+            local=(Convolution(n_dims, width, width) for _ in count),
+        )
+        self.head = Head(width, config.head_width, shape.n_outputs)
 
-    def forward(
-        self, field: Float[Tensor, "batch *space input"]
-    ) -> Float[Tensor, "batch *space output"]:
+    def forward(self, field: Inputs) -> Outputs:
         """Return the predicted fields."""
-        inputs = pad_to(append_coordinates(field, self.coordinates), self.padded, "zero")
+        inputs = pad_to(self.with_coordinates(field), self.padded, "zero")
         tokens = self.hierarchy(self.embed(inputs))
         features = crop_to(self.decompose(tokens), self.space)
         return self.head(self.decoder(features))

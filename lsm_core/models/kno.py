@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from lsm_core.layers.choices import check_at_least
 from lsm_core.layers.fourier_modes import from_modes, map_modes, modes_of_axes, to_modes
+from lsm_core.layers.shapes import Field, Outputs
 from lsm_core.models.entry import ModelEntry, Task
 from lsm_core.problems.shape import ProblemShape
 
@@ -47,9 +48,7 @@ class KoopmanOperator(nn.Module):
         # Real and imaginary parts, because fused optimisers do not take complex numbers.
         self.weight = nn.Parameter(torch.rand(*n_modes, width, width, 2) / width**2)
 
-    def forward(
-        self, field: Float[Tensor, "batch *space channel"], n_steps: int
-    ) -> Float[Tensor, "batch *space channel"]:
+    def forward(self, field: Field, n_steps: int) -> Field:
         """Return the field after a number of steps.
 
         All steps are taken between one transform and its inverse, which changes nothing else.
@@ -97,9 +96,7 @@ class Kno(nn.Module):
         self.high_frequencies = nn.Linear(config.width, config.width)
         self.decoder = nn.Linear(config.width, shape.n_outputs)
 
-    def forward(
-        self, field: Float[Tensor, "batch *space frame"]
-    ) -> Float[Tensor, "batch *space output"]:
+    def forward(self, field: Float[Tensor, "batch *space frame"]) -> Outputs:
         """Return the next frames."""
         observables = torch.tanh(self.encoder(field))
         evolved = self.koopman(observables, self.n_steps)

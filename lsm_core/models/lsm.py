@@ -6,24 +6,27 @@ space by a series of sines and cosines, and projected back.
 """
 
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from math import prod
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from lsm_core.layers.by_dimension import pool
-from lsm_core.layers.convolution_block import SMOOTH, ConvolutionBlock, ConvolutionConfig
-from lsm_core.layers.coordinates import append_coordinates, unit_coordinates
+from lsm_core.layers.convolution_block import (
+    SMOOTH,
+    ConvolutionBlock,
+    ConvolutionConfig,
+    DownwardBlocks,
+    UpwardBlocks,
+)
+from lsm_core.layers.coordinates import AppendCoordinates
 from lsm_core.layers.head import Head
-from lsm_core.layers.merging_block import MergingBlock, merging_channels
 from lsm_core.layers.neural_spectral import SolverConfig, build_solver
-from lsm_core.layers.padding import crop_to, pad_to, padded_shape
+from lsm_core.layers.padding import check_padding, crop_to, pad_to, padded_shape
 from lsm_core.layers.patches import join_patches, split_patches
 from lsm_core.layers.projectors import ProjectorConfig, build_projector
+from lsm_core.layers.shapes import Field, Inputs, Outputs
 from lsm_core.models.entry import ModelEntry, Task
 from lsm_core.problems.shape import ProblemShape
 
@@ -62,7 +65,7 @@ class LsmConfig:
 
 def release_form(*, width: int = 32, n_scales: int = 5) -> LsmConfig:
     """Return what the released scripts run: widths 1, 2, 4, 8, 8 times the first."""
-    return LsmConfig(widths=_growing_widths(width, n_scales, largest=8))
+    return LsmConfig(widths=tuple(width * min(2**scale, 8) for scale in range(n_scales)))
 
 
 def paper_form() -> LsmConfig:
@@ -83,10 +86,6 @@ def smooth_form(*, width: int = 32, n_scales: int = 5) -> LsmConfig:
     return replace(release_form(width=width, n_scales=n_scales), convolution=SMOOTH)
 
 
-def _growing_widths(width: int, n_scales: int, largest: int) -> tuple[int, ...]:
-    return tuple(width * min(2**scale, largest) for scale in range(n_scales))
-
-
 class LatentSpectralBlock(nn.Module):
     """The solving process on one scale: to latent space, solve, and back, in each patch.
 
@@ -105,9 +104,7 @@ class LatentSpectralBlock(nn.Module):
         self.projector = build_projector(projector, width)
         self.solver = build_solver(solver, width, self.projector.n_tokens(prod(patch_shape)))
 
-    def forward(
-        self, field: Float[Tensor, "batch *space channel"]
-    ) -> Float[Tensor, "batch *space channel"]:
+    def forward(self, field: Field) -> Field:
         """Return the field, solved for in each patch."""
         points = split_patches(field, self.patch_shape)
         tokens = self.projector.to_latent(points)
@@ -122,50 +119,31 @@ class LatentSpectralNetwork(nn.Module):
     def __init__(self, config: LsmConfig, space: tuple[int, ...]) -> None:
         super().__init__()
         self.space, self.recompute = space, config.recompute
-        self.boundary, self.pooling = config.convolution.boundary, config.convolution.pooling
-        widths, n_dims = config.widths, len(space)
+        convolution, widths, n_dims = config.convolution, config.widths, len(space)
+        self.boundary = convolution.boundary
         self.padded, patches = padded_and_patch_shapes(config, space)
-        self.first = ConvolutionBlock(config.convolution, n_dims, *[widths[0]] * 3)
-        self.down = nn.ModuleList(
-            ConvolutionBlock(config.convolution, n_dims, fine, coarse, coarse)
-            for fine, coarse in pairwise(widths)
-        )
+        self.first = ConvolutionBlock(convolution, n_dims, *[widths[0]] * 3)
+        self.down = DownwardBlocks(convolution, n_dims, widths)
         self.solve = nn.ModuleList(
             LatentSpectralBlock(config.projector, config.solver, width, patch)
             for width, patch in zip(widths, patches, strict=True)
         )
-        self.up = nn.ModuleList(
-            MergingBlock(config.convolution, n_dims, fine, coming, out)
-            for fine, coming, out in merging_channels(widths)
-        )
+        self.up = UpwardBlocks(convolution, n_dims, widths)
         self.last = nn.Linear(widths[0], widths[0])
 
     def forward(
-        self,
-        features: Float[Tensor, "batch *space channel"],
-        lift: nn.Linear | None = None,
-        head: Head | None = None,
-    ) -> Float[Tensor, "batch *space output"]:
+        self, features: Field, lift: nn.Linear | None = None, head: Head | None = None
+    ) -> Outputs:
         """Return the features after all scales have been solved for.
 
         A lift before the network and a head after it are merged with the linear maps at its ends,
         which changes nothing but the work: fields to be lifted have fewer channels.
         """
-        scales = self.downsample(self.first(self.pad(features), lift))
+        padded = pad_to(features, self.padded, self.boundary)
+        scales = self.down(self.first(padded, lift))
         solved = [self.solved(*pair) for pair in zip(self.solve, scales, strict=True)]
-        merged = crop_to(self.upsample(solved), self.space)
+        merged = crop_to(self.up(solved), self.space)
         return self.last(merged) if head is None else head(merged, before=self.last)
-
-    def pad(self, field: Tensor) -> Tensor:
-        """Return the field continued to a size that all scales and patches divide."""
-        return pad_to(field, self.padded, self.boundary)
-
-    def downsample(self, finest: Tensor) -> list[Tensor]:
-        """Return the features at every scale, finest first."""
-        scales = [finest]
-        for block in self.down:
-            scales.append(block(pool(scales[-1], self.pooling)))
-        return scales
 
     def solved(self, block: nn.Module, scale: Tensor) -> Tensor:
         """Return the features of one scale after the solving process in its patches."""
@@ -174,18 +152,9 @@ class LatentSpectralNetwork(nn.Module):
             return result
         return block(scale)
 
-    def upsample(self, scales: list[Tensor]) -> Tensor:
-        """Return the finest scale with every coarser one merged into it, coarsest first."""
-        *finer, features = scales
-        for block, scale in zip(self.up, reversed(finer), strict=True):
-            features = block(scale, features)
-        return features
-
 
 class Lsm(nn.Module):
     """Latent Spectral Model on a regular grid."""
-
-    coordinates: Tensor
 
     def __init__(self, config: LsmConfig, shape: ProblemShape) -> None:
         super().__init__()
@@ -193,15 +162,12 @@ class Lsm(nn.Module):
         self.lift = nn.Linear(shape.n_inputs + shape.n_dims, width)
         self.network = LatentSpectralNetwork(config, shape.space)
         self.head = Head(width, 128, shape.n_outputs)
-        self.register_buffer("coordinates", unit_coordinates(shape.space), persistent=False)
+        self.with_coordinates = AppendCoordinates(shape.space)
 
-    def forward(
-        self, field: Float[Tensor, "batch *space input"]
-    ) -> Float[Tensor, "batch *space output"]:
+    def forward(self, field: Inputs) -> Outputs:
         """Return the predicted fields."""
         # A coordinate that is 1 everywhere makes a lift with a bias linear.
-        coordinates = functional.pad(self.coordinates, (0, 1), value=1.0)
-        inputs = append_coordinates(field, coordinates)
+        inputs = functional.pad(self.with_coordinates(field), (0, 1), value=1.0)
         return self.network(inputs, self.lift, self.head)
 
 
@@ -216,11 +182,8 @@ def padded_and_patch_shapes(
         counts = (counts,) * len(space)
     halvings = 2 ** (config.n_scales - 1)
     padded = padded_shape(space, tuple(halvings * count for count in counts))
-    if any(2 * size < full for size, full in zip(space, padded, strict=True)):
-        raise ValueError(
-            f"a grid of {space} would be padded to {padded} for {config.n_scales} scales and "
-            f"{counts} patches at the coarsest, more than twice its size; take fewer scales"
-        )
+    reason = f"{config.n_scales} scales and {counts} patches at the coarsest"
+    check_padding(space, padded, reason)
     if config.patchify:
         patch = tuple(n // halvings // count for n, count in zip(padded, counts, strict=True))
         return padded, [patch] * config.n_scales

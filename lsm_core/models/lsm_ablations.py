@@ -14,11 +14,6 @@ def without_multiscale(config: LsmConfig) -> LsmConfig:
     return replace(config, widths=config.widths[:1], coarsest_patches=finest)
 
 
-def without_patches(config: LsmConfig) -> LsmConfig:
-    """Return the model whose patches are the whole field, at every scale."""
-    return replace(config, patchify=False, coarsest_patches=1)
-
-
 def with_projector(config: LsmConfig, **changes: Any) -> LsmConfig:
     """Return the model with another projector, or another number of latent tokens (C)."""
     return replace(config, projector=replace(config.projector, **changes))
@@ -40,14 +35,10 @@ def with_n_scales(config: LsmConfig, n_scales: int) -> LsmConfig:
 
 def ablations(config: LsmConfig) -> dict[str, LsmConfig]:
     """Return the rows of the paper's two ablation tables by name, the model itself last."""
-    solvers = {
-        "perceptron solver": with_solver(config, kind="perceptron"),
-        "fourier solver": with_solver(config, kind="fourier"),
-        "polynomial solver": with_solver(config, kind="polynomial"),
-    }
-    components = component_ablations(config)
-    del components["lsm"]
-    return {**components, **solvers, "lsm": config}
+    kinds = ("perceptron", "fourier", "polynomial")
+    solvers = {f"{kind} solver": with_solver(config, kind=kind) for kind in kinds}
+    *components, itself = component_ablations(config).items()
+    return dict([*components, *solvers.items(), itself])
 
 
 def component_ablations(config: LsmConfig) -> dict[str, LsmConfig]:
@@ -58,7 +49,7 @@ def component_ablations(config: LsmConfig) -> dict[str, LsmConfig]:
         "self-attention projector": with_projector(config, kind="self-attention"),
         "without projector": with_projector(config, kind="none"),
         "without multiscale": without_multiscale(config),
-        "without patches": without_patches(config),
+        "without patches": replace(config, patchify=False, coarsest_patches=1),
         "without spectral solver": with_solver(config, kind="none"),
         "lsm": config,
     }

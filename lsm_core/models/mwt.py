@@ -3,21 +3,18 @@
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional
 
 from lsm_core.layers.choices import check_at_least
-from lsm_core.layers.coordinates import append_coordinates, unit_coordinates
 from lsm_core.layers.fourier_modes import SpectralResampling
 from lsm_core.layers.head import Head
 from lsm_core.layers.multiwavelets import join_bands, split_bands
-from lsm_core.layers.padding import crop_to, pad_to
+from lsm_core.layers.shapes import Field
 from lsm_core.layers.strided_convolution import Convolution
 from lsm_core.models.entry import ModelEntry, Task
+from lsm_core.models.grid_model import GridModel
 from lsm_core.problems.shape import ProblemShape
-
-Features = Float[Tensor, "batch *space channel"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +44,7 @@ class Kernel(nn.Module):
         self.kernel = kernel
         self.output = nn.Linear(n_channels, n_channels)
 
-    def forward(self, features: Features) -> Features:
+    def forward(self, features: Field) -> Field:
         """Return the features after the kernel."""
         return self.output(functional.relu(self.kernel(features)))
 
@@ -78,7 +75,7 @@ class MultiwaveletBlock(nn.Module):
         self.details_to_smooth = Kernel(Convolution(n_dims, *channels), n_channels)
         self.coarsest = nn.Linear(n_channels, n_channels)
 
-    def forward(self, features: Features) -> Features:
+    def forward(self, features: Field) -> Field:
         """Return the features after the operator."""
         levels = []
         for _ in range(self.n_levels):
@@ -92,7 +89,7 @@ class MultiwaveletBlock(nn.Module):
         return features
 
 
-class Mwt(nn.Module):
+class Mwt(GridModel):
     """Multiwavelet-based operator on a regular grid.
 
     Each axis is continued with zeros to its own power of two, not all to the longest one: the
@@ -101,31 +98,22 @@ class Mwt(nn.Module):
     finest level is that of the grid: the weights fit every grid but mean another operator there.
     """
 
-    coordinates: Tensor
-
     def __init__(self, config: MwtConfig, shape: ProblemShape) -> None:
-        super().__init__()
         n_channels = config.width * config.order**shape.n_dims
-        self.space = shape.space
-        self.padded = tuple(1 << (size - 1).bit_length() for size in shape.space)
-        self.lift = nn.Linear(shape.n_inputs + shape.n_dims, n_channels)
+        padded = tuple(1 << (size - 1).bit_length() for size in shape.space)
+        super().__init__(shape, n_channels, padded)
         self.blocks = nn.ModuleList(
-            MultiwaveletBlock(config, self.padded) for _ in range(config.n_blocks)
+            MultiwaveletBlock(config, padded) for _ in range(config.n_blocks)
         )
         self.head = Head(n_channels, config.head_width, shape.n_outputs)
-        self.register_buffer("coordinates", unit_coordinates(shape.space), persistent=False)
 
-    def forward(
-        self, field: Float[Tensor, "batch *space input"]
-    ) -> Float[Tensor, "batch *space output"]:
-        """Return the predicted fields."""
-        features = self.lift(append_coordinates(field, self.coordinates))
-        features = pad_to(features, self.padded, "zero")
+    def mapped(self, features: Field) -> Field:
+        """Return the features after all blocks, with ReLU between them."""
         for i, block in enumerate(self.blocks):
             if i > 0:
                 features = functional.relu(features)
             features = block(features)
-        return self.head(crop_to(features, self.space))
+        return features
 
 
 def preset(task: Task) -> MwtConfig:

@@ -99,7 +99,7 @@ def renamed(state: Mapping[str, Any]) -> dict[str, Tensor]:
             result[ours + name.removeprefix(theirs)] = released.pop(name)
     for name in _POINTWISE:
         if name in result:
-            result[name] = _matrix(result[name])
+            result[name] = result[name].flatten(1)
     for scale in range(N_SCALES):
         theirs, ours = f"process{scale + 1}.", f"network.solve.{scale}."
         block = {name: released.pop(theirs + name) for name in _BLOCK_NAMES}
@@ -153,24 +153,19 @@ def _prefixes() -> dict[str, str]:
 
 def _renamed_block(block: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return one spectral block; key and value channels alternate in the released encoder."""
-    key_value = _matrix(block["encoder_attn.weight"]), block["encoder_attn.bias"]
+    weight, bias = block["encoder_attn.weight"].flatten(1), block["encoder_attn.bias"]
     sines, cosines = block["weights"].chunk(2, dim=1)
     return {
         "projector.tokens": block["latent"],
-        "projector.key.weight": key_value[0][0::2],
-        "projector.key.bias": key_value[1][0::2],
-        "projector.value.weight": key_value[0][1::2],
-        "projector.value.bias": key_value[1][1::2],
-        "projector.query.weight": _matrix(block["decoder_attn.weight"]),
+        "projector.key.weight": weight[0::2],
+        "projector.key.bias": bias[0::2],
+        "projector.value.weight": weight[1::2],
+        "projector.value.bias": bias[1::2],
+        "projector.query.weight": block["decoder_attn.weight"].flatten(1),
         "projector.query.bias": block["decoder_attn.bias"],
         "solver.sine_weights": sines,
         "solver.cosine_weights": cosines,
     }
-
-
-def _matrix(weight: Tensor) -> Tensor:
-    """Return the matrix of a pointwise convolution."""
-    return weight.flatten(1)
 
 
 def _mode_weights(rising: Tensor, negative: Tensor) -> Tensor:

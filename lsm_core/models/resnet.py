@@ -7,13 +7,13 @@ pooling, whose channels double from stage to stage. Coordinates are among the in
 from dataclasses import dataclass
 from itertools import pairwise
 
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional
 
-from lsm_core.layers.choices import check_choice
-from lsm_core.layers.coordinates import append_coordinates, unit_coordinates
+from lsm_core.layers.choices import check_choices
+from lsm_core.layers.coordinates import AppendCoordinates
 from lsm_core.layers.normalization import NormalizationKind
+from lsm_core.layers.shapes import Features, Field, Inputs, Outputs
 from lsm_core.layers.strided_convolution import Convolution, LeakyConvolution
 from lsm_core.models.entry import ModelEntry, Task
 from lsm_core.problems.shape import ProblemShape
@@ -36,7 +36,7 @@ class ResnetConfig:
             raise ValueError(f"width must be at least 1, got {self.width}")
         if not self.n_blocks or min(self.n_blocks) < 1:
             raise ValueError(f"n_blocks must be positive, one a stage, got {self.n_blocks}")
-        check_choice("normalization", self.normalization, NormalizationKind)
+        check_choices(self)
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -63,9 +63,7 @@ class ResidualBlock(nn.Module):
         changes = n_inputs != n_outputs
         self.skip = Convolution(n_dims, n_inputs, n_outputs) if changes else None
 
-    def forward(
-        self, features: Float[Tensor, "batch *space channel"]
-    ) -> Float[Tensor, "batch *space feature"]:
+    def forward(self, features: Field) -> Features:
         """Return the features after the block."""
         skipped = features
         if self.skip is not None:
@@ -75,8 +73,6 @@ class ResidualBlock(nn.Module):
 
 class Resnet(nn.Module):
     """ResNet on a regular grid; the weights serve every grid."""
-
-    coordinates: Tensor
 
     def __init__(self, config: ResnetConfig, shape: ProblemShape) -> None:
         super().__init__()
@@ -88,13 +84,11 @@ class Resnet(nn.Module):
             )
         )
         self.output = Convolution(shape.n_dims, widths[-1], shape.n_outputs)
-        self.register_buffer("coordinates", unit_coordinates(shape.space), persistent=False)
+        self.with_coordinates = AppendCoordinates(shape.space)
 
-    def forward(
-        self, field: Float[Tensor, "batch *space input"]
-    ) -> Float[Tensor, "batch *space output"]:
+    def forward(self, field: Inputs) -> Outputs:
         """Return the predicted fields."""
-        return self.output(self.blocks(append_coordinates(field, self.coordinates)))
+        return self.output(self.blocks(self.with_coordinates(field)))
 
 
 def preset(task: Task) -> ResnetConfig:

@@ -7,9 +7,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lsm_core.layers.axis_products import along_axis
-from lsm_core.layers.choices import check_at_least, check_choice
+from lsm_core.layers.choices import check_at_least, check_choices
+from lsm_core.layers.fourier_modes import along_axis
 from lsm_core.layers.function_bases import Basis, from_coefficients, to_coefficients
+from lsm_core.layers.shapes import Inputs, Outputs
 from lsm_core.models.entry import ModelEntry, Task
 from lsm_core.problems.shape import ProblemShape
 
@@ -30,7 +31,7 @@ class SnoConfig:
     n_layers: int = 4
 
     def __post_init__(self) -> None:
-        check_choice("basis", self.basis, Basis)
+        check_choices(self)
         check_at_least(1, self, "width", "n_coefficients", "n_layers")
 
 
@@ -92,9 +93,7 @@ class Sno(nn.Module):
             nn.Linear(width, width), nn.Softplus(), nn.Linear(width, shape.n_outputs)
         )
 
-    def forward(
-        self, field: Float[Tensor, "batch *space input"]
-    ) -> Float[Tensor, "batch *space output"]:
+    def forward(self, field: Inputs) -> Outputs:
         """Return the predicted fields."""
         coefficients = to_coefficients(field, self.basis, self.n_coefficients)
         coefficients = self.decoder(self.layers(self.encoder(coefficients)))

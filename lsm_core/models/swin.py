@@ -9,15 +9,15 @@ with.
 from dataclasses import dataclass
 from math import prod
 
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
 from lsm_core.layers.choices import check_at_least
-from lsm_core.layers.coordinates import append_coordinates, unit_coordinates
+from lsm_core.layers.coordinates import AppendCoordinates
 from lsm_core.layers.head import Head
 from lsm_core.layers.padding import crop_to, pad_to, padded_shape
 from lsm_core.layers.patches import join_patches, split_patches
-from lsm_core.layers.window_attention import WindowLayer, Windows
+from lsm_core.layers.shapes import Inputs, Outputs
+from lsm_core.layers.window_attention import window_layers
 from lsm_core.models.entry import ModelEntry, Task
 from lsm_core.problems.shape import ProblemShape
 
@@ -39,8 +39,8 @@ class SwinConfig:
     head_width: int = 128
 
     def __post_init__(self) -> None:
-        check_at_least(1, self, "width", "n_blocks", "n_heads", "patch", "expansion", "head_width")
         check_at_least(2, self, "window")
+        check_at_least(1, self, *vars(self))
         if self.width % self.n_heads:
             raise ValueError(f"width {self.width} must be a multiple of n_heads {self.n_heads}")
 
@@ -52,8 +52,6 @@ class Swin(nn.Module):
     of each token the outputs of all points of its patch.
     """
 
-    coordinates: Tensor
-
     def __init__(self, config: SwinConfig, shape: ProblemShape) -> None:
         super().__init__()
         self.space, self.patch_shape = shape.space, (config.patch,) * shape.n_dims
@@ -61,24 +59,17 @@ class Swin(nn.Module):
         self.tokens_shape = tuple(size // config.patch for size in self.padded)
         n_points = prod(self.patch_shape)
         self.lift = nn.Linear(n_points * (shape.n_inputs + shape.n_dims), config.width)
-        window, width = (config.window,) * shape.n_dims, config.width
-        windows = [
-            Windows(space=self.tokens_shape, window=window, shifted=i % 2 == 1)
-            for i in range(config.n_blocks)
-        ]
-        n_hidden = config.expansion * width
-        self.blocks = nn.Sequential(
-            *(WindowLayer(width, n_hidden, config.n_heads, each) for each in windows)
+        width, n_hidden = config.width, config.expansion * config.width
+        self.blocks = window_layers(
+            config.n_blocks, width, n_hidden, config.n_heads, self.tokens_shape, config.window
         )
-        self.norm = nn.LayerNorm(config.width)
-        self.head = Head(config.width, config.head_width, n_points * shape.n_outputs)
-        self.register_buffer("coordinates", unit_coordinates(shape.space), persistent=False)
+        self.norm = nn.LayerNorm(width)
+        self.head = Head(width, config.head_width, n_points * shape.n_outputs)
+        self.with_coordinates = AppendCoordinates(shape.space)
 
-    def forward(
-        self, field: Float[Tensor, "batch *space input"]
-    ) -> Float[Tensor, "batch *space output"]:
+    def forward(self, field: Inputs) -> Outputs:
         """Return the predicted fields."""
-        inputs = pad_to(append_coordinates(field, self.coordinates), self.padded, "zero")
+        inputs = pad_to(self.with_coordinates(field), self.padded, "zero")
         patches = split_patches(inputs, self.patch_shape).flatten(1)
         tokens = self.lift(patches).view(len(field), *self.tokens_shape, -1)
         outputs = self.head(self.norm(self.blocks(tokens)))

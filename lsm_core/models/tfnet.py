@@ -17,8 +17,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from lsm_core.layers.by_dimension import plain_convolution
-from lsm_core.layers.choices import check_at_least, check_choice
+from lsm_core.layers.choices import check_at_least, check_choices
 from lsm_core.layers.normalization import NormalizationKind
+from lsm_core.layers.shapes import Features, Inputs, Outputs
 from lsm_core.layers.strided_convolution import (
     Convolution,
     LeakyConvolution,
@@ -46,7 +47,7 @@ class TfnetConfig:
     def __post_init__(self) -> None:
         check_at_least(2, self, "width")
         check_at_least(1, self, "n_scales", "window")
-        check_choice("normalization", self.normalization, NormalizationKind)
+        check_choices(self)
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -91,7 +92,7 @@ class Encoder(nn.Module):
             for channels in pairwise((n_inputs, *config.widths))
         )
 
-    def forward(self, field: Float[Tensor, "batch *space input"]) -> list[Tensor]:
+    def forward(self, field: Inputs) -> list[Tensor]:
         """Return the features of every scale, finest first."""
         scales: list[Tensor] = []
         for layer in self.layers:
@@ -110,9 +111,7 @@ class Decoder(nn.Module):
         )
         self.last = LeakyTransposedConvolution(n_dims, config.width, config.width // 2)
 
-    def forward(
-        self, scales: list[Tensor], space: tuple[int, ...]
-    ) -> Float[Tensor, "batch *space feature"]:
+    def forward(self, scales: list[Tensor], space: tuple[int, ...]) -> Features:
         """Return the features on the grid."""
         *finer, features = scales
         for layer, scale in zip(self.layers, reversed(finer), strict=True):
@@ -136,9 +135,7 @@ class Tfnet(nn.Module):
         n_joined = shape.n_inputs + config.width // 2
         self.output = Convolution(shape.n_dims, n_joined, shape.n_outputs)
 
-    def forward(
-        self, field: Float[Tensor, "batch *space frame"]
-    ) -> Float[Tensor, "batch *space output"]:
+    def forward(self, field: Float[Tensor, "batch *space frame"]) -> Outputs:
         """Return the next frames."""
         parts = self.separation(field)
         by_part = [encoder(part) for encoder, part in zip(self.encoders, parts, strict=True)]

@@ -11,23 +11,22 @@ halved are cropped on the way up, and padding is a choice.
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional
 
-from lsm_core.layers.choices import check_at_least, check_choice
-from lsm_core.layers.coordinates import append_coordinates, unit_coordinates
+from lsm_core.layers.choices import check_at_least, check_choices
 from lsm_core.layers.fourier import SpectralConvolution
 from lsm_core.layers.fourier_modes import modes_of_axes
 from lsm_core.layers.head import Head
 from lsm_core.layers.normalization import NormalizationKind
-from lsm_core.layers.padding import crop_to, pad_to
+from lsm_core.layers.shapes import Field
 from lsm_core.layers.strided_convolution import (
     Convolution,
     LeakyConvolution,
     LeakyTransposedConvolution,
 )
 from lsm_core.models.entry import ModelEntry, Task
+from lsm_core.models.grid_model import GridModel
 from lsm_core.problems.shape import ProblemShape
 
 
@@ -50,7 +49,7 @@ class UfnoConfig:
     def __post_init__(self) -> None:
         check_at_least(1, self, "width", "n_modes", "n_unet_layers", "head_width")
         check_at_least(0, self, "n_fourier_layers", "padding")
-        check_choice("normalization", self.normalization, NormalizationKind)
+        check_choices(self)
 
 
 class SmallUnet(nn.Module):
@@ -74,9 +73,7 @@ class SmallUnet(nn.Module):
         )
         self.output = Convolution(n_dims, 2 * width, width)
 
-    def forward(
-        self, features: Float[Tensor, "batch *space channel"]
-    ) -> Float[Tensor, "batch *space channel"]:
+    def forward(self, features: Field) -> Field:
         """Return the features after all scales."""
         scales = [features]
         for block in self.down:
@@ -98,9 +95,7 @@ class FourierLayer(nn.Module):
         self.local = nn.Linear(width, width)
         self.unet = SmallUnet(config, len(n_modes)) if with_unet else None
 
-    def forward(
-        self, features: Float[Tensor, "batch *space channel"]
-    ) -> Float[Tensor, "batch *space channel"]:
+    def forward(self, features: Field) -> Field:
         """Return the features after the layer."""
         total = self.spectral(features) + self.local(features)
         if self.unet is not None:
@@ -108,31 +103,18 @@ class FourierLayer(nn.Module):
         return functional.relu(total)
 
 
-class Ufno(nn.Module):
+class Ufno(GridModel):
     """U-FNO on a regular grid; the defaults have the size that the LSM paper compares with."""
 
-    coordinates: Tensor
-
     def __init__(self, config: UfnoConfig, shape: ProblemShape) -> None:
-        super().__init__()
+        padded = tuple(size + config.padding for size in shape.space)
+        super().__init__(shape, config.width, padded)
         modes = modes_of_axes(config.n_modes, shape.space)
-        self.space = shape.space
-        self.padded = tuple(size + config.padding for size in shape.space)
-        self.lift = nn.Linear(shape.n_inputs + shape.n_dims, config.width)
         with_unet = [False] * config.n_fourier_layers + [True] * config.n_unet_layers
         self.layers = nn.Sequential(
             *(FourierLayer(config, modes, with_unet=present) for present in with_unet)
         )
         self.head = Head(config.width, config.head_width, shape.n_outputs)
-        self.register_buffer("coordinates", unit_coordinates(shape.space), persistent=False)
-
-    def forward(
-        self, field: Float[Tensor, "batch *space input"]
-    ) -> Float[Tensor, "batch *space output"]:
-        """Return the predicted fields."""
-        features = self.lift(append_coordinates(field, self.coordinates))
-        features = self.layers(pad_to(features, self.padded, "zero"))
-        return self.head(crop_to(features, self.space))
 
 
 def preset(task: Task) -> UfnoConfig:

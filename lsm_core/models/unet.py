@@ -7,18 +7,21 @@ in the original they shrink.
 """
 
 from dataclasses import dataclass, field
-from itertools import pairwise
 
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
-from lsm_core.layers.by_dimension import pool
 from lsm_core.layers.choices import check_at_least
-from lsm_core.layers.convolution_block import SMOOTH, ConvolutionBlock, ConvolutionConfig
-from lsm_core.layers.coordinates import append_coordinates, unit_coordinates
+from lsm_core.layers.convolution_block import (
+    SMOOTH,
+    ConvolutionBlock,
+    ConvolutionConfig,
+    DownwardBlocks,
+    UpwardBlocks,
+)
+from lsm_core.layers.coordinates import AppendCoordinates
 from lsm_core.layers.head import Head
-from lsm_core.layers.merging_block import MergingBlock, merging_channels
-from lsm_core.layers.padding import crop_to, pad_to, padded_shape
+from lsm_core.layers.padding import check_padding, crop_to, pad_to, padded_shape
+from lsm_core.layers.shapes import Inputs, Outputs
 from lsm_core.models.entry import ModelEntry, Task
 from lsm_core.problems.shape import ProblemShape
 
@@ -52,49 +55,27 @@ class Unet(nn.Module):
     The grid is padded with zeros to a size that can be halved between the scales.
     """
 
-    coordinates: Tensor
-
     def __init__(self, config: UnetConfig, shape: ProblemShape) -> None:
         super().__init__()
         widths, convolution, n_dims = config.widths, config.convolution, shape.n_dims
-        self.space, self.padded = shape.space, padded_space(config, shape.space)
-        self.boundary, self.pooling = convolution.boundary, convolution.pooling
+        self.space = shape.space
+        self.padded = padded_shape(shape.space, (2 ** (config.n_scales - 1),) * n_dims)
+        check_padding(shape.space, self.padded, f"{config.n_scales} scales")
+        self.boundary = convolution.boundary
         self.lift = nn.Linear(shape.n_inputs + n_dims, widths[0])
         self.first = ConvolutionBlock(convolution, n_dims, *[widths[0]] * 3)
-        self.down = nn.ModuleList(
-            ConvolutionBlock(convolution, n_dims, fine, coarse, coarse)
-            for fine, coarse in pairwise(widths)
-        )
-        self.up = nn.ModuleList(
-            MergingBlock(convolution, n_dims, *channels) for channels in merging_channels(widths)
-        )
+        self.down = DownwardBlocks(convolution, n_dims, widths)
+        self.up = UpwardBlocks(convolution, n_dims, widths)
         self.last = nn.Linear(widths[0], widths[0])
         self.head = Head(widths[0], config.head_width, shape.n_outputs)
-        self.register_buffer("coordinates", unit_coordinates(shape.space), persistent=False)
+        self.with_coordinates = AppendCoordinates(shape.space)
 
-    def forward(
-        self, field: Float[Tensor, "batch *space input"]
-    ) -> Float[Tensor, "batch *space output"]:
+    def forward(self, field: Inputs) -> Outputs:
         """Return the predicted fields."""
-        lifted = self.lift(append_coordinates(field, self.coordinates))
-        scales = [self.first(pad_to(lifted, self.padded, self.boundary))]
-        for block in self.down:
-            scales.append(block(pool(scales[-1], self.pooling)))
-        *finer, features = scales
-        for block, scale in zip(self.up, reversed(finer), strict=True):
-            features = block(scale, features)
-        return self.head(crop_to(features, self.space), before=self.last)
-
-
-def padded_space(config: UnetConfig, space: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape of the finest scale: the grid, padded to what all halvings divide."""
-    padded = padded_shape(space, (2 ** (config.n_scales - 1),) * len(space))
-    if any(2 * size < full for size, full in zip(space, padded, strict=True)):
-        raise ValueError(
-            f"a grid of {space} would be padded to {padded} for {config.n_scales} scales, "
-            "more than twice its size; take fewer scales"
-        )
-    return padded
+        lifted = self.lift(self.with_coordinates(field))
+        finest = self.first(pad_to(lifted, self.padded, self.boundary))
+        merged = crop_to(self.up(self.down(finest)), self.space)
+        return self.head(merged, before=self.last)
 
 
 def preset(task: Task) -> UnetConfig:

@@ -9,12 +9,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lsm_core.layers.choices import check_at_least
-from lsm_core.layers.coordinates import append_coordinates, unit_coordinates
 from lsm_core.layers.fourier_modes import SpectralResampling, modes_of_axes
 from lsm_core.layers.head import Head
-from lsm_core.layers.padding import crop_to, pad_to
 from lsm_core.layers.resampling import resample
+from lsm_core.layers.shapes import Features, Field
 from lsm_core.models.entry import ModelEntry, Task
+from lsm_core.models.grid_model import GridModel
 from lsm_core.problems.shape import ProblemShape
 
 
@@ -48,7 +48,7 @@ class OperatorBlock(nn.Module):
         self.local = nn.Linear(n_inputs, n_outputs)
 
     def forward(
-        self, features: Float[Tensor, "batch *space channel"], space: tuple[int, ...]
+        self, features: Field, space: tuple[int, ...]
     ) -> Float[Tensor, "batch *new_space feature"]:
         """Return the features on a grid of the shape given."""
         if prod(space) < prod(features.shape[1:-1]):
@@ -59,7 +59,7 @@ class OperatorBlock(nn.Module):
         return functional.gelu(self.spectral(features, space) + local)
 
 
-class Uno(nn.Module):
+class Uno(GridModel):
     """U-shaped Neural Operator on a regular grid.
 
     Functions are contracted to ever coarser grids with ever more channels, and expanded again;
@@ -68,18 +68,14 @@ class Uno(nn.Module):
     2 % of the size that the LSM paper compares with. The weights serve every grid.
     """
 
-    coordinates: Tensor
-
     def __init__(self, config: UnoConfig, shape: ProblemShape) -> None:
-        super().__init__()
-        self.space = shape.space
         padded = tuple(size + config.padding for size in shape.space)
+        super().__init__(shape, config.width, padded)
         self.grids = [_halved(padded, level) for level in range(config.n_levels + 1)]
         widths = [config.width * 2**level for level in range(config.n_levels + 1)]
         levels = range(config.n_levels)
         finest_modes = modes_of_axes(config.n_modes, shape.space)
         modes = [_halved(finest_modes, level) for level in levels]
-        self.lift = nn.Linear(shape.n_inputs + shape.n_dims, widths[0])
         self.contract = nn.ModuleList(
             OperatorBlock(widths[level], widths[level + 1], modes[level]) for level in levels
         )
@@ -92,14 +88,9 @@ class Uno(nn.Module):
             for level in reversed(levels)
         )
         self.head = Head(2 * widths[0], config.head_width, shape.n_outputs)
-        self.register_buffer("coordinates", unit_coordinates(shape.space), persistent=False)
 
-    def forward(
-        self, field: Float[Tensor, "batch *space input"]
-    ) -> Float[Tensor, "batch *space output"]:
-        """Return the predicted fields."""
-        features = self.lift(append_coordinates(field, self.coordinates))
-        features = pad_to(features, self.grids[0], "zero")
+    def mapped(self, features: Field) -> Features:
+        """Return the features after all contractions and expansions."""
         contracted = []
         for contract, grid in zip(self.contract, self.grids[1:], strict=True):
             contracted.append(features)
@@ -109,7 +100,7 @@ class Uno(nn.Module):
             self.expand, self.grids[-2::-1], reversed(contracted), strict=True
         ):
             features = torch.cat([expand(features, grid), skip], dim=-1)
-        return self.head(crop_to(features, self.space))
+        return features
 
 
 def _halved(counts: tuple[int, ...], times: int) -> tuple[int, ...]:

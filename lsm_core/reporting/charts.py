@@ -41,7 +41,10 @@ def training_curves(histories: Mapping[str, Sequence[Sequence[Epoch]]]) -> str:
         for model, style in line_styles(histories).items():
             runs = [run for run in histories[model] if len(run) == len(histories[model][0])]
             epochs = [epoch.epoch for epoch in runs[0]]
-            errors = np.array([[_validation_error(epoch) for epoch in run] for run in runs])
+            # Where there are no validation samples, the error of training stands for theirs.
+            errors = np.array(
+                [[e.train if e.validation is None else e.validation for e in run] for run in runs]
+            )
             label = model if len(runs) == 1 else f"{model}, {len(runs)} seeds"
             axes.plot(epochs, errors.mean(0), **style, label=label)
             drawn += errors.ravel().tolist()
@@ -57,11 +60,6 @@ def training_curves(histories: Mapping[str, Sequence[Sequence[Epoch]]]) -> str:
         axes.locator_params(axis="x", integer=True)
         legend_below(figure)
         return svg_of(figure)
-
-
-def _validation_error(epoch: Epoch) -> float:
-    """Return the error on validation samples; where there are none, that of training."""
-    return epoch.train if epoch.validation is None else epoch.validation
 
 
 def error_over_steps(curves: Mapping[str, Curve], name: str) -> str:
@@ -124,7 +122,9 @@ def sweeps(measured: Mapping[str, Curve], published: Mapping[str, Published]) ->
         return svg_of(figure)
 
 
-def variants(measured: Mapping[str, OverSeeds], published: Mapping[str, float], whole: str) -> str:
+def variants(
+    measured: Mapping[str, OverSeeds], published: Mapping[str, float | None], whole: str
+) -> str:
     """Return the errors of variants as multiples of that of the whole model."""
     names = [name for name in measured if name != whole][::-1]
     with canvas(PHONE, 1.0 + 0.27 * len(names)) as figure:
@@ -138,16 +138,14 @@ def variants(measured: Mapping[str, OverSeeds], published: Mapping[str, float], 
             color=COLOURS[0],
             label="measured",
         )
-        known = [(i, name) for i, name in enumerate(names) if {name, whole} <= published.keys()]
-        if known:
-            axes.plot(
-                [published[name] / published[whole] for _, name in known],
-                [place for place, _ in known],
-                "D",
-                color=COLOURS[1],
-                fillstyle="none",
-                label="published",
-            )
+        level = published.get(whole)
+        if level:
+            known = [
+                (error / level, float(place))
+                for place, name in enumerate(names)
+                if (error := published.get(name))
+            ]
+            _published(axes, known, "published", color=COLOURS[1], fillstyle="none")
         axes.axvline(1.0, color=QUIET, linewidth=1)
         axes.set_yticks(range(len(names)), names)
         axes.set(xlabel="error / error of the whole model", ylabel="variant")
@@ -196,17 +194,14 @@ def _bars(
         ecolor=QUIET,
         label=label,
     )
-    known = [part for part in fractions if part in published]
-    if known:
-        axes.plot(
-            [places[part] for part in known],
-            [published[part] for part in known],
-            "D",
-            color=COLOURS[number],
-            markerfacecolor=GROUND,  # hollow, they would not be seen on their bars
-            markersize=5,
-            label=f"{label}, published",
-        )
+    _published(
+        axes,
+        [(places[part], published[part]) for part in fractions if part in published],
+        f"{label}, published",
+        color=COLOURS[number],
+        markerfacecolor=GROUND,  # hollow, they would not be seen on their bars
+        markersize=5,
+    )
 
 
 def cost_scatter(points: Mapping[str, tuple[float, float, float]]) -> str:
@@ -247,14 +242,14 @@ def _line(axes: Any, curve: Curve, unit: float = 1.0, **style: Any) -> None:
 
 
 def _published_line(axes: Any, values: Published, label: str, colour: str) -> None:
-    places = sorted(values)
-    axes.plot(
-        places,
-        [values[place] for place in places],
-        "--D",
-        color=colour,
-        markerfacecolor="none",
-        markersize=4,
-        linewidth=1,
-        label=label,
-    )
+    style = {"color": colour, "markerfacecolor": "none", "markersize": 4, "linewidth": 1}
+    _published(axes, sorted(values.items()), label, "--", **style)
+
+
+def _published(
+    axes: Any, points: Sequence[tuple[float, float]], label: str, linestyle: str = "", **style: Any
+) -> None:
+    """Draw the paper's figures as diamonds, if there are any."""
+    if points:
+        x, y = zip(*points, strict=True)
+        axes.plot(x, y, marker="D", linestyle=linestyle, label=label, **style)

@@ -123,6 +123,16 @@ def error_over_seeds(outcomes: Sequence[Outcome]) -> OverSeeds:
     return OverSeeds(tuple(result.error for result in done), len(outcomes) - len(done))
 
 
+def error_curves(
+    outcomes: Iterable[Some], key: Callable[[Some], tuple[str, float]]
+) -> dict[str, dict[float, OverSeeds]]:
+    """Return test errors over the seeds, by a name and by what they are drawn against."""
+    curves: dict[str, dict[float, OverSeeds]] = {}
+    for (name, place), some in grouped(outcomes, key).items():
+        curves.setdefault(name, {})[place] = error_over_seeds(some)
+    return curves
+
+
 def difference(ours: float, published: float | None) -> str:
     """Return by how much a figure is above a published one, or a dash where there is none."""
     return "–" if published is None or not isfinite(ours) else f"{ours / published - 1:+.0%}"

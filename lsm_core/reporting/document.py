@@ -76,6 +76,16 @@ class Folded:
     summary: str
     table: Table
 
+    def html(self) -> str:
+        """Return the table below its summary, which opens it."""
+        summary = f"<summary>{escape(self.summary)}</summary>"
+        return f"<details>{summary}{self.table.html()}</details>"
+
+    def markdown(self) -> str:
+        """Return the same for a page of Markdown, which takes HTML around a table."""
+        head = f"<details><summary>{escape(self.summary)}</summary>"
+        return f"{head}\n\n{self.table.markdown()}\n\n</details>"
+
 
 Block: TypeAlias = str | Table | Picture | Folded
 """A paragraph, in which backquotes mark a command, or one of the others."""
@@ -105,7 +115,15 @@ def html_page(title: str, summary: str, sections: Sequence[Section]) -> str:
         parts.append("</section>")
     body = "\n".join(parts)
     lead = f'<p class="quiet">{_with_commands(summary)}</p>\n' if summary else ""
-    return _page(title, f"{lead}<nav><ul>{links}</ul></nav>\n{body}")
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{escape(title)}</title><style>{STYLE}</style></head><body>
+<h1>{escape(title)}</h1>
+{lead}<nav><ul>{links}</ul></nav>
+{body}
+</body></html>
+"""
 
 
 def markdown_page(
@@ -120,34 +138,22 @@ def markdown_page(
             if isinstance(block, Picture):
                 place = next(left, None)
                 blocks += [f"![{block.caption}]({place})", block.caption] if place else []
-            elif isinstance(block, Table):
-                blocks.append(block.markdown())
-            elif isinstance(block, Folded):
-                head = f"<details><summary>{escape(block.summary)}</summary>"
-                blocks += [head, block.table.markdown(), "</details>"]
             else:
-                blocks.append(block)
+                blocks.append(block if isinstance(block, str) else block.markdown())
         if blocks:
             parts += [f"## {section.title}", *blocks]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def _html(block: Block, number: int) -> str:
-    if isinstance(block, Table):
+    if isinstance(block, str):
+        return f"<p>{_with_commands(block)}</p>"
+    if not isinstance(block, Picture):
         return block.html()
-    if isinstance(block, Picture):
-        return _figure(block, number)
-    if isinstance(block, Folded):
-        summary = f"<summary>{escape(block.summary)}</summary>"
-        return f"<details>{summary}{block.table.html()}</details>"
-    return f"<p>{_with_commands(block)}</p>"
-
-
-def _figure(picture: Picture, number: int) -> str:
     return (
         f'<figure id="figure-{number}"><div class="ground" tabindex="0">'
-        f"{_inline(picture.svg, number)}</div>"
-        f"<figcaption>Figure {number}. {escape(picture.caption)}</figcaption></figure>"
+        f"{_inline(block.svg, number)}</div>"
+        f"<figcaption>Figure {number}. {escape(block.caption)}</figcaption></figure>"
     )
 
 
@@ -160,7 +166,8 @@ def _inline(svg: str, number: int) -> str:
     width = float(re.search(r'viewBox="0 0 ([\d.]+)', head).group(1))  # type: ignore[union-attr]
     size = f"min-width: {ceil(0.9 * width)}px; max-width: {ceil(1.5 * width)}px"
     head = re.sub(r' (?:width|height)="[^"]*"', "", head) + f' role="img" style="{size}"'
-    rest = re.sub(r"(?<=: )#[0-9a-f]{6}\b", _variable, rest)
+    known = "|".join(EXCHANGED)
+    rest = re.sub(rf"(?<=: )({known})\b", lambda found: f"var(--{EXCHANGED[found[0]]})", rest)
     rest = re.sub(r'(?<= id=")', f"f{number}-", rest)
     rest = re.sub(r'(?<=url\(#)|(?<=href="#)', f"f{number}-", rest)
     # Metadata and comments tell a reader nothing and name pages that nobody need load.
@@ -168,23 +175,7 @@ def _inline(svg: str, number: int) -> str:
     return f"{head}>{rest}"
 
 
-def _variable(colour: re.Match[str]) -> str:
-    name = EXCHANGED.get(colour.group())
-    return f"var(--{name})" if name else colour.group()
-
-
 def _with_commands(text: str) -> str:
     """Return a paragraph as HTML, what stands between backquotes as code."""
     parts = escape(text).split("`")
     return "".join(f"<code>{part}</code>" if i % 2 else part for i, part in enumerate(parts))
-
-
-def _page(title: str, body: str) -> str:
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(title)}</title><style>{STYLE}</style></head><body>
-<h1>{escape(title)}</h1>
-{body}
-</body></html>
-"""

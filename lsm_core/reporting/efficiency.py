@@ -11,7 +11,7 @@ from lsm_core.reporting.charts import MOST_LINES, against_size, cost_scatter
 from lsm_core.reporting.comparison import OverSeeds, Row, difference, places_within, ranks
 from lsm_core.reporting.document import Block, Picture
 from lsm_core.reporting.published_results import published_costs
-from lsm_core.reporting.tables import Table, shown_rank, table_of
+from lsm_core.reporting.tables import Table, shown, shown_rank, table_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,10 +139,10 @@ def _cost_table(costs: Sequence[Cost]) -> Table:
                 "size": size,
                 "rank": str(ours[size, cost.row]),
                 "s/step": f"{cost.step_seconds:.4f}",
-                "paper s": "–" if seconds is None else f"{seconds:.4f}",
+                "paper s": shown(seconds, ".4f"),
                 "rank, paper": str(theirs.get((size, cost.model), "–")),
                 "peak MiB": f"{cost.peak_bytes / 2**20:.0f}",
-                "paper MiB": "–" if memory is None else f"{memory:.0f}",
+                "paper MiB": shown(memory, ".0f"),
                 "saved MiB": f"{cost.saved_bytes / 2**20:.0f}",
                 "GFLOP": f"{cost.forward_flops / 1e9:.2f}",
             }
@@ -156,15 +156,14 @@ def _size_table(costs: Iterable[Cost], rows_of: Mapping[str, Sequence[Row]]) -> 
     lines = []
     for name, cost in {cost.row: cost for cost in costs}.items():
         published = published_costs(cost.model)
-        rank = published.mean_rank
         lines.append(
             {
                 "model": name,
                 "parameters": f"{cost.n_parameters:,}",
-                "paper": "–" if published.parameters is None else f"{published.parameters:,.0f}",
+                "paper": shown(published.parameters, ",.0f"),
                 "difference": difference(float(cost.n_parameters), published.parameters),
                 **{f"mean rank, {p}": shown_rank(ours, cost.model) for p, ours in ranks_of.items()},
-                "mean rank, paper": "–" if rank is None else f"{rank:.1f}",
+                "mean rank, paper": shown(published.mean_rank, ".1f"),
             }
         )
     caption = (

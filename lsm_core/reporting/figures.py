@@ -4,7 +4,7 @@ import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import count
+from itertools import count, zip_longest
 from typing import Any, get_args
 
 import matplotlib as mpl
@@ -19,8 +19,10 @@ INK, QUIET, GROUND = "#1b1f24", "#5b6570", "#ffffff"
 COLOURS = ("#0072b2", "#d55e00", "#008f68", "#b8588f", "#a87400", "#2f8fc7", "#7b5cc4")
 """After Okabe and Ito, whose colours colour-blind readers can tell apart; the light ones darker, to
 stand out on white. A page exchanges all of these for others in the dark."""
-DASHES = ("-", "-.", ":")
-"""Where there are more lines than colours, these tell them apart."""
+LINE_STYLES: tuple[dict[str, Any], ...] = tuple(
+    {"color": colour, "linestyle": dashes} for dashes in ("-", "-.", ":") for colour in COLOURS
+)
+"""Where there are more lines than colours, dashes tell them apart."""
 FIRST_MODELS = (
     *("lsm", "fno", "unet", "uno", "mwt", "htnet", "ffno"),
     *("ufno", "galerkin", "swin", "resnet", "deeponet", "sno", "tfnet"),
@@ -87,13 +89,8 @@ def line_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
     taken = set(numbers.values())
     left = (number for number in count() if number not in taken)
     numbers |= {name: next(left) for name in given if name not in numbers}
-    return {name: line_style(numbers[name]) for name in sorted(numbers, key=numbers.__getitem__)}
-
-
-def line_style(number: int) -> dict[str, Any]:
-    """Return colour and dashes of the n-th of several lines."""
-    dashes = DASHES[number // len(COLOURS) % len(DASHES)]
-    return {"color": COLOURS[number % len(COLOURS)], "linestyle": dashes}
+    ordered = sorted(numbers, key=numbers.__getitem__)
+    return {name: LINE_STYLES[numbers[name] % len(LINE_STYLES)] for name in ordered}
 
 
 def scale(axis: Any, values: Iterable[float]) -> None:
@@ -151,7 +148,7 @@ def showcase(truth: Sequence[Panel], predicted: Mapping[str, Panel], length_unit
     target = truth[-1]
     if len(target.positions) == 1:
         return _line_showcase(truth, predicted, length_unit)
-    known = _in_pairs(truth)
+    known = list(zip_longest(truth[::2], truth[1::2]))  # two by two, from the top
     errors = {
         model: replace(panel, title=f"error of {model}", values=panel.values - target.values)
         for model, panel in predicted.items()
@@ -173,12 +170,6 @@ def showcase(truth: Sequence[Panel], predicted: Mapping[str, Panel], length_unit
             draw_panel(above, named, span, length_unit=length_unit)
             draw_panel(below, errors[model], (-reach, reach), "RdBu_r", length_unit)
         return svg_of(figure)
-
-
-def _in_pairs(panels: Sequence[Panel]) -> list[tuple[Panel | None, Panel | None]]:
-    """Return panels two by two from the top; the last, the target, is the last one of all."""
-    filled = [*panels] if len(panels) % 2 == 0 else [*panels, None]
-    return list(zip(filled[::2], filled[1::2], strict=True))
 
 
 def _line_showcase(truth: Sequence[Panel], predicted: Mapping[str, Panel], length_unit: str) -> str:

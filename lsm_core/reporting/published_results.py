@@ -11,28 +11,10 @@ from typing import Any, get_args
 from lsm_core.names import ModelName
 from lsm_core.result import Outcome
 
-ABLATIONS = {
-    "convolution projector": "rep_conv",
-    "average pooling projector": "rep_avgpool",
-    "self-attention projector": "rep_self_attention",
-    "without projector": "wo_projector",
-    "without multiscale": "wo_multiscale",
-    "without patches": "wo_patchify",
-    "without spectral solver": "wo_spectral",
-    "lsm": "full",
-}
-SPECTRAL_ABLATIONS = {
-    "perceptron solver": "mlp",
-    "fourier solver": "fno",
-    "polynomial solver": "polynomial",
-}
-"""What the variants of LSM are called in the paper's two tables."""
-SWEEPS = {"tokens": "latent_tokens", "basis operators": "basis_operators", "scales": "scales"}
-
 
 @cache
 def published_tables() -> dict[str, Any]:
-    """Return every table of the paper, by name."""
+    """Return every table of the paper, by name; variants are called as in our studies."""
     text = (files("lsm_core.reporting") / "published_results.json").read_text(encoding="utf-8")
     return dict(json.loads(text))
 
@@ -45,8 +27,7 @@ def published_error(benchmark: str, model: str, resolution: tuple[int, ...]) -> 
     """
     if benchmark == "burgers":
         return published_resolutions(benchmark, model).get(resolution[0])
-    error = published_tables()["main_results"].get(model, {}).get(benchmark)
-    return None if error is None else float(error)
+    return published_tables()["main_results"].get(model, {}).get(benchmark)
 
 
 def published_for(outcome: Outcome) -> float | None:
@@ -77,17 +58,14 @@ def published_for(outcome: Outcome) -> float | None:
 def published_ablation(benchmark: str, variant: str) -> float | None:
     """Return the paper's error of a variant of LSM, or None where it has none."""
     tables = published_tables()
-    row = tables["ablations"].get(ABLATIONS.get(variant), {}).get("error", {})
-    if variant in SPECTRAL_ABLATIONS:
-        row = tables["spectral_block_ablations"][SPECTRAL_ABLATIONS[variant]]
-    error = row.get(benchmark)
-    return None if error is None else float(error)
+    solvers = tables["spectral_block_ablations"].get(variant, {})
+    return tables["ablations"].get(variant, {}).get("error", solvers).get(benchmark)
 
 
 def published_sweep(setting: str) -> dict[float, float]:
     """Return the paper's errors on elasticity_g by the value of one setting."""
-    table = published_tables()["hyperparameters"].get(SWEEPS.get(setting))
-    return _pairs(table["values"], table["error"]) if table else {}
+    tables = published_tables()["hyperparameters"]
+    return _pairs(tables[setting]["values"], tables[setting]["error"]) if setting in tables else {}
 
 
 def published_resolutions(benchmark: str, model: str) -> dict[float, float]:
@@ -101,18 +79,13 @@ def published_transfer(model: str) -> tuple[dict[float, float], dict[float, floa
     table = published_tables()["transfer_pipe_to_airfoil"]
     if model not in table:
         return {}, {}
-    unit = float(table["unit"])
-    scratch, tuned = (
-        {part: round(unit * error, 6) for part, error in _pairs(table["fractions"], row).items()}
-        for row in (table[model]["scratch"], table[model]["finetuned"])
-    )
-    return scratch, tuned
+    parts, ways = table["fractions"], table[model]
+    return _pairs(parts, ways["scratch"]), _pairs(parts, ways["finetuned"])
 
 
 def published_deviation(benchmark: str) -> float | None:
     """Return within what the paper's five runs of LSM deviate, or None where it does not say."""
-    value = published_tables()["std_over_five_runs"].get(benchmark)
-    return None if value is None else float(value)
+    return published_tables()["std_over_five_runs"].get(benchmark)
 
 
 def efficiency_models() -> list[ModelName]:

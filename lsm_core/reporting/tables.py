@@ -95,25 +95,30 @@ class Table:
         return f"<td{self._kind(column)}>{shown}</td>"
 
 
-def table_of(lines: Sequence[Mapping[str, str]], caption: str = "", n_names: int = 1) -> Table:
+def table_of(
+    lines: Sequence[Mapping[str, str]],
+    caption: str = "",
+    n_names: int = 1,
+    marks: Mapping[tuple[int, int], Mark] | None = None,
+) -> Table:
     """Return a table of lines that say the heading of each of their cells; all have the same."""
     return Table(
         headings=tuple(lines[0]) if lines else (),
         rows=tuple(tuple(line.values()) for line in lines),
         n_names=n_names,
+        marks=marks or {},
         caption=caption,
     )
 
 
-def shown(figure: float | None) -> str:
-    """Return a published figure, or a dash where there is none."""
-    return "–" if figure is None else f"{figure:.4g}"
+def shown(figure: float | None, style: str = ".4g") -> str:
+    """Return a figure, or a dash where there is none."""
+    return "–" if figure is None or not isfinite(figure) else f"{figure:{style}}"
 
 
 def shown_rank(places: Places, model: str) -> str:
     """Return the mean place of a model as text."""
-    rank = mean_rank(places, model)
-    return f"{rank:.1f}" if isfinite(rank) else "–"
+    return shown(mean_rank(places, model), ".1f")
 
 
 def leaderboard_table(rows: Sequence[Row], with_published: bool = False) -> Table:
@@ -136,30 +141,24 @@ def leaderboard_table(rows: Sequence[Row], with_published: bool = False) -> Tabl
         error = f"{row.errors.mean:.4f}" if row.errors.values else "failed"
         return f"{error} ({shown(row.published)})" if with_published else error
 
-    all_ranks = (places, published) if with_published else (places,)
+    lines = []
+    for model in ordered:
+        line = {"model": model, **{name: text(name, model) for name in benchmarks}}
+        line["mean rank"] = shown_rank(places, model)
+        if with_published:
+            line["in the paper"] = shown_rank(published, model)
+        lines.append(line)
     caption = (
         "Mean relative L2 error over the test samples, the published figure in brackets; best "
         "bold, second best in italics. Ranks in the paper are among the models that stand here."
     )
-    last = ("mean rank", "in the paper") if with_published else ("mean rank",)
-    return Table(
-        headings=("model", *benchmarks, *last),
-        rows=tuple(
-            (
-                model,
-                *(text(benchmark, model) for benchmark in benchmarks),
-                *(shown_rank(one, model) for one in all_ranks),
-            )
-            for model in ordered
-        ),
-        marks={
-            (i, j): MARKS[places[benchmark, model]]
-            for i, model in enumerate(ordered)
-            for j, benchmark in enumerate(benchmarks, start=1)
-            if places.get((benchmark, model)) in MARKS
-        },
-        caption=caption if with_published else "",
-    )
+    marks = {
+        (i, j): MARKS[places[benchmark, model]]
+        for i, model in enumerate(ordered)
+        for j, benchmark in enumerate(benchmarks, start=1)
+        if places.get((benchmark, model)) in MARKS
+    }
+    return table_of(lines, caption if with_published else "", marks=marks)
 
 
 def compared_table(
@@ -183,7 +182,7 @@ def compared_table(
     marks: dict[tuple[int, int], Mark] = {
         (i, 3): "best" for i, key in enumerate(pairs) if ours.get(key) == 1
     }
-    return replace(table_of(lines, caption, n_names=2), marks=marks)
+    return table_of(lines, caption, n_names=2, marks=marks)
 
 
 def beside_paper(errors: OverSeeds, published: float | None) -> dict[str, str]:

@@ -5,6 +5,7 @@ A study is data, and whatever runs a benchmark runs it. `efficiency` is none: it
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from lsm_core.names import BenchmarkName, ModelName, PresetName, StudyName
@@ -46,6 +47,15 @@ class Study:
     """Whether the paper has it, so that a report without it says so."""
 
 
+def _resolutions(benchmark: BenchmarkName, name: str, models: tuple[ModelName, ...]) -> Study:
+    return Study(
+        title=f"Resolutions of {name}",
+        cells=partial(cells.resolutions, benchmark),
+        blocks=resolution_blocks,
+        models=models,
+    )
+
+
 STUDIES: dict[StudyName, Study] = {
     "ablations": Study(
         title="Ablations of LSM",
@@ -58,24 +68,9 @@ STUDIES: dict[StudyName, Study] = {
         cells=cells.elasticity_hyperparameters,
         blocks=sweep_blocks,
     ),
-    "resolutions-darcy": Study(
-        title="Resolutions of Darcy",
-        cells=cells.resolutions("darcy"),
-        blocks=resolution_blocks,
-        models=GRID_MODELS,
-    ),
-    "resolutions-burgers": Study(
-        title="Resolutions of Burgers",
-        cells=cells.resolutions("burgers"),
-        blocks=resolution_blocks,
-        models=LINE_MODELS,
-    ),
-    "resolutions-navier-stokes": Study(
-        title="Resolutions of Navier-Stokes",
-        cells=cells.resolutions("navier_stokes"),
-        blocks=resolution_blocks,
-        models=GRID_MODELS,
-    ),
+    "resolutions-darcy": _resolutions("darcy", "Darcy", GRID_MODELS),
+    "resolutions-burgers": _resolutions("burgers", "Burgers", LINE_MODELS),
+    "resolutions-navier-stokes": _resolutions("navier_stokes", "Navier-Stokes", GRID_MODELS),
     "transfer": Study(
         title="Transfer from pipe to airfoil",
         text="Parts of the airfoil samples, from scratch and from the weights of a pipe model.",

@@ -42,7 +42,7 @@ SOLVERS_ABLATED: tuple[BenchmarkName, ...] = ("elasticity_p", "darcy")
 """Those of its second table too, which replaces the solver; all that small presets run."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Cell:
     """One experiment of a study and what it is called there."""
 
@@ -62,7 +62,7 @@ def same_from_each_seed(
     They need no name beside their model's.
     """
     return [
-        Cell(setting="", experiment=experiment(preset, *names, seed))
+        Cell("", experiment(preset, *names, seed))
         for names in product(benchmarks or PROTOCOLS, models)
     ]
 
@@ -102,7 +102,7 @@ def burgers_forms(preset: PresetName, seed: int) -> list[Cell]:
         "smooth form": smooth_form(width=width, n_scales=n_scales),
         "released form": release_form(width=width, n_scales=n_scales),
     }
-    fno = Cell(setting="", experiment=experiment(preset, "burgers", "fno", seed))
+    fno = Cell("", experiment(preset, "burgers", "fno", seed))
     return [fno, *_variants(experiment(preset, "burgers", "lsm", seed), forms)]
 
 
@@ -121,7 +121,7 @@ def darcy_at_43(preset: PresetName, seed: int) -> list[Cell]:
             form = release_form(width=32) if model == "lsm" else FnoConfig(width=32)
             coarse = replace(cell.data, benchmark=Darcy(resolution=421, stride=10))
             cell = replace(cell, data=coarse, training=short, model=form)
-        made.append(Cell(setting=model, experiment=cell))
+        made.append(Cell(model, cell))
     return made
 
 
@@ -147,20 +147,17 @@ def elasticity_hyperparameters(preset: PresetName, seed: int) -> list[Cell]:
     return _lsm_variants(preset, "elasticity_g", seed, sweeps)
 
 
-def resolutions(benchmark: BenchmarkName) -> Callable[..., list[Cell]]:
-    """Return the study that trains on the same samples at several resolutions."""
-
-    def cells(preset: PresetName, seed: int, *, models: Sequence[ModelName]) -> list[Cell]:
-        sizes = RESOLUTIONS[benchmark][SIZED_AS.get(preset, preset)]
-        made = []
-        for model in models:
-            base = experiment(preset, benchmark, model, seed)
-            for size in sizes:
-                at_size = replace(base, data=base.data.at_resolution(size))
-                made.append(Cell(setting=f"{model} at {size}", experiment=at_size))
-        return made
-
-    return cells
+def resolutions(
+    benchmark: BenchmarkName, preset: PresetName, seed: int, *, models: Sequence[ModelName]
+) -> list[Cell]:
+    """Return training on the same samples of a benchmark at several resolutions."""
+    made = []
+    for model in models:
+        base = experiment(preset, benchmark, model, seed)
+        for size in RESOLUTIONS[benchmark][SIZED_AS.get(preset, preset)]:
+            at_size = replace(base, data=base.data.at_resolution(size))
+            made.append(Cell(f"{model} at {size}", at_size))
+    return made
 
 
 def pipe_to_airfoil(preset: PresetName, seed: int, *, models: Sequence[ModelName]) -> list[Cell]:
@@ -174,8 +171,8 @@ def pipe_to_airfoil(preset: PresetName, seed: int, *, models: Sequence[ModelName
             part = replace(target, training=replace(target.training, fraction=fraction))
             tuned = replace(part, start=Start(source=source))
             share = f"{fraction:.0%} of the data"
-            made.append(Cell(setting=f"{model} from scratch, {share}", experiment=part))
-            made.append(Cell(setting=f"{model} fine-tuned, {share}", experiment=tuned))
+            made.append(Cell(f"{model} from scratch, {share}", part))
+            made.append(Cell(f"{model} fine-tuned, {share}", tuned))
     return made
 
 
@@ -196,10 +193,7 @@ def _variants(base: Experiment, forms: Mapping[str, LsmConfig]) -> list[Cell]:
     """Return an experiment with each of some configurations, as bodies on scattered points."""
     wrapper = base.model if isinstance(base.model, PointCloudConfig) else None
     return [
-        Cell(
-            setting=name,
-            experiment=replace(base, model=replace(wrapper, body=config) if wrapper else config),
-        )
+        Cell(name, replace(base, model=replace(wrapper, body=config) if wrapper else config))
         for name, config in forms.items()
     ]
 

@@ -9,6 +9,7 @@ from lsm_core.reporting.charts import MOST_LINES, training_curves
 from lsm_core.reporting.comparison import (
     OverSeeds,
     difference,
+    error_curves,
     error_over_seeds,
     finished,
     grouped,
@@ -34,11 +35,10 @@ def setting_table(results: Sequence[Outcome], caption: str = "") -> Table:
         if not done:
             lines.append((benchmark, setting, "failed", "failed", "", ""))
             continue
-        scores = ([r.validation for r in done if r.validation], [r.test for r in done])
-        errors = [OverSeeds(tuple(one["rel_l2"] for one in some)) for some in scores]
-        shown = [spread.text() if spread.values else "" for spread in errors]
+        validation = OverSeeds(tuple(r.validation[r.ERROR] for r in done if r.validation))
+        errors = (validation.text() if validation.values else "", error_over_seeds(done).text())
         seconds = mean(result.seconds_per_epoch for result in done)
-        lines.append((benchmark, setting, *shown, f"{done[0].parameters:,}", f"{seconds:.2f}"))
+        lines.append((benchmark, setting, *errors, f"{done[0].parameters:,}", f"{seconds:.2f}"))
     return Table(
         headings=("benchmark", "setting", "validation", "test", "parameters", "s/epoch"),
         rows=tuple(lines),
@@ -65,11 +65,7 @@ def ablation_blocks(results: Sequence[Outcome]) -> list[Block]:
     for benchmark, some in grouped(results, _benchmark).items():
         variants = grouped(some, _setting)
         measured = {name: error_over_seeds(own) for name, own in variants.items()}
-        published = {
-            name: error
-            for name in variants
-            if (error := published_ablation(benchmark, name)) is not None
-        }
+        published = {name: published_ablation(benchmark, name) for name in variants}
         blocks.append(_ablation_table(benchmark, variants, measured, published))
         done = {name: errors for name, errors in measured.items() if errors.values}
         if "lsm" in done and len(done) > 1:
@@ -86,12 +82,12 @@ def _ablation_table(
     benchmark: str,
     variants: Mapping[str, Sequence[Outcome]],
     measured: Mapping[str, OverSeeds],
-    published: Mapping[str, float],
+    published: Mapping[str, float | None],
 ) -> Table:
     whole, published_whole = measured.get("lsm"), published.get("lsm")
     lines = []
     for name, some in variants.items():
-        errors, known, done = measured[name], published.get(name), finished(some)
+        errors, known, done = measured[name], published[name], finished(some)
         compared = difference(errors.mean, whole.mean) if whole and errors.values else "–"
         paper = difference(known, published_whole) if known and published_whole else "–"
         lines.append(
@@ -112,13 +108,10 @@ def _ablation_table(
 
 def sweep_blocks(results: Sequence[Outcome]) -> list[Block]:
     """Return errors against the number of tokens, basis operators and scales."""
-    curves: dict[str, dict[float, OverSeeds]] = {}
-    for name, some in grouped(results, _setting).items():
-        match = re.fullmatch(r"(\d+) (.+)", name)
-        if match:
-            curves.setdefault(match[2], {})[float(match[1])] = error_over_seeds(some)
-    if not curves:
+    swept = [result for result in results if re.match(r"\d+ .", result.setting)]
+    if not swept:
         return plain_blocks(results)
+    curves = error_curves(swept, _swept)
     published = {name: published_sweep(name) for name in curves}
     lines = []
     for name, curve in curves.items():
@@ -127,7 +120,7 @@ def sweep_blocks(results: Sequence[Outcome]) -> list[Block]:
             lines.append({"setting": name, "value": f"{value:g}", **compared})
     benchmark = results[0].benchmark
     table = table_of(lines, f"{benchmark}: test error with one setting of LSM changed at a time.")
-    if not any(errors.values for curve in curves.values() for errors in curve.values()):
+    if not finished(swept):
         return [table]
     figure = charts.sweeps(curves, published)
     caption = (
@@ -140,11 +133,7 @@ def sweep_blocks(results: Sequence[Outcome]) -> list[Block]:
 def resolution_blocks(results: Sequence[Outcome]) -> list[Block]:
     """Return the error of each model against the resolution, the paper's dashed."""
     benchmark = results[0].benchmark
-    measured: dict[str, dict[float, OverSeeds]] = {}
-    for (model, size), some in grouped(
-        results, lambda one: (one.model, float(one.resolution[0]))
-    ).items():
-        measured.setdefault(model, {})[size] = error_over_seeds(some)
+    measured = error_curves(results, lambda one: (one.model, float(one.resolution[0])))
     published = {model: published_resolutions(benchmark, model) for model in measured}
     sizes = sorted({size for curve in measured.values() for size in curve})
 
@@ -180,14 +169,11 @@ def resolution_blocks(results: Sequence[Outcome]) -> list[Block]:
 def stability_blocks(results: Sequence[Outcome]) -> list[Block]:
     """Return how far the errors of several seeds lie apart."""
     lines = []
-    for (benchmark, model), some in grouped(
-        results, lambda one: (one.benchmark, one.model)
-    ).items():
-        errors = error_over_seeds(some)
-        known = published_for(some[0])
+    groups = grouped(results, lambda one: (one.benchmark, one.model))
+    for (benchmark, model), some in groups.items():
+        errors, known = error_over_seeds(some), published_for(some[0])
         deviation = published_deviation(benchmark) if model == "lsm" else None
-        part = errors.deviation / errors.mean if errors.values else 0.0
-        values = errors.values
+        values, several = errors.values, len(errors.values) > 1
         lines.append(
             {
                 "benchmark": benchmark,
@@ -196,9 +182,9 @@ def stability_blocks(results: Sequence[Outcome]) -> list[Block]:
                 "mean": f"{errors.mean:.4f}" if values else "failed",
                 "paper": shown(known),
                 "difference": difference(errors.mean, known),
-                "deviation": f"{errors.deviation:.4f}" if len(values) > 1 else "–",
+                "deviation": f"{errors.deviation:.4f}" if several else "–",
                 "deviation, paper": shown(deviation),
-                "of mean": f"{part:.1%}" if len(values) > 1 else "–",
+                "of mean": f"{errors.deviation / errors.mean:.1%}" if several else "–",
                 "range": f"{min(values):.4f} to {max(values):.4f}" if values else "–",
             }
         )
@@ -226,3 +212,9 @@ def _benchmark(outcome: Outcome) -> str:
 
 def _setting(outcome: Outcome) -> str:
     return outcome.setting or outcome.model
+
+
+def _swept(outcome: Outcome) -> tuple[str, float]:
+    """Return what a setting like `4 tokens` changes, and its number."""
+    number, name = outcome.setting.split(" ", 1)
+    return name, float(number)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import isfinite
 
 from lsm_core.reporting.charts import transfer_bars
-from lsm_core.reporting.comparison import OverSeeds, error_over_seeds, finished, grouped
+from lsm_core.reporting.comparison import OverSeeds, Some, error_curves, finished
 from lsm_core.reporting.document import Block, Picture
 from lsm_core.reporting.published_results import published_transfer
 from lsm_core.reporting.tables import Table, compared_table, shown, table_of
@@ -81,28 +81,27 @@ def transfer_curves(results: Sequence[Outcome]) -> tuple[Curves, Curves]:
     Both have all models, with no part where a model was not trained in that way.
     """
     models = dict.fromkeys(result.model for result in results)
-    scratch: Curves = {model: {} for model in models}
-    tuned: Curves = {model: {} for model in models}
-    for (model, part, is_tuned), some in grouped(results, _kind).items():
-        (tuned if is_tuned else scratch)[model][part] = error_over_seeds(some)
-    return scratch, tuned
+    scratch, tuned = (
+        error_curves(_in_one_way(results, is_tuned), lambda one: (one.model, one.fraction))
+        for is_tuned in (False, True)
+    )
+    none: Curves = {model: {} for model in models}
+    return none | scratch, none | tuned
 
 
 def _verdict(model: str, results: Sequence[Outcome]) -> str:
     """Return whether fine-tuning is better with the least data, in a sentence."""
     own = [result for result in finished(results) if result.model == model]
-    part = min((_kind(result)[1] for result in own), default=1.0)
-    by_seed: dict[bool, dict[int, float]] = {False: {}, True: {}}
-    for result in own:
-        _, fraction, is_tuned = _kind(result)
-        if fraction == part:
-            by_seed[is_tuned][result.seed] = result.error
-    seeds = sorted(by_seed[False].keys() & by_seed[True].keys())
+    part = min((result.fraction for result in own), default=1.0)
+    least = [result for result in own if result.fraction == part]
+    ways = [
+        {result.seed: result.error for result in _in_one_way(least, is_tuned)}
+        for is_tuned in (False, True)
+    ]
+    seeds = sorted(ways[0].keys() & ways[1].keys())
     if not seeds:
         return f"For {model} there is nothing to compare at {part:.0%} of the data."
-    scratch, tuned = (
-        OverSeeds(tuple(by_seed[way][seed] for seed in seeds)) for way in (False, True)
-    )
+    scratch, tuned = (OverSeeds(tuple(way[seed] for seed in seeds)) for way in ways)
     n_better = sum(t < s for s, t in zip(scratch.values, tuned.values, strict=True))
     beats = "beats" if tuned.mean < scratch.mean else "does not beat"
     count = "1 seed" if len(seeds) == 1 else f"{len(seeds)} seeds"
@@ -113,8 +112,8 @@ def _verdict(model: str, results: Sequence[Outcome]) -> str:
     )
 
 
-def _kind(result: Outcome) -> tuple[str, float, bool]:
-    return result.model, result.fraction, bool(result.source)
+def _in_one_way(results: Sequence[Some], is_tuned: bool) -> list[Some]:
+    return [result for result in results if bool(result.source) == is_tuned]
 
 
 def _gain(scratch: float | None, tuned: float | None) -> str:

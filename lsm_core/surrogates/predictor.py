@@ -1,14 +1,14 @@
 """A trained model on named fields: what its users and a server call."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Shaped
 from torch import Tensor, nn
 
 from lsm_core.configuration import from_plain
@@ -45,47 +45,41 @@ class TrainedModel:
 
     @classmethod
     def from_plain(cls, values: Mapping[str, Any]) -> "TrainedModel":
-        """Return what `plain` wrote down; a ValueError if another version did."""
+        """Return what `asdict` wrote down; a ValueError if another version did."""
         model = model_from_plain(values.get("model_name"), values.get("model", {}))
         return from_plain(cls, {**values, "model": model})
-
-    def plain(self) -> dict[str, Any]:
-        """Return all of it as plain data."""
-        return asdict(self)
 
     @property
     def grid(self) -> dict[str, int]:
         """Return the number of points along each axis of space in training."""
-        sizes = dict(zip(self.targets[0].dims, self.targets[0].shape, strict=True))
+        sizes = _sizes(self.targets[0])
         return {axis: sizes[axis] for axis in self.space}
 
     def at(self, grid: Mapping[str, int]) -> "TrainedModel":
         """Return the same with the variables on another grid."""
-
-        def resized(variable: Variable) -> Variable:
-            sizes = zip(variable.dims, variable.shape, strict=True)
-            return replace(variable, shape=tuple(grid.get(dim, size) for dim, size in sizes))
-
-        return replace(
-            self,
-            inputs=tuple(map(resized, self.inputs)),
-            targets=tuple(map(resized, self.targets)),
+        inputs, targets = (
+            tuple(
+                replace(v, shape=tuple(grid.get(dim, size) for dim, size in _sizes(v).items()))
+                for v in variables
+            )
+            for variables in (self.inputs, self.targets)
         )
+        return replace(self, inputs=inputs, targets=targets)
 
     @property
     def shape(self) -> ProblemShape:
         """Return the size of the map that one application of the model is."""
-
-        def n_channels(variables: tuple[Variable, ...]) -> int:
-            return sum(
-                prod(n for dim, n in zip(v.dims, v.shape, strict=True) if dim not in self.space)
-                for v in variables
-            )
-
-        n_inputs, n_outputs = n_channels(self.inputs), n_channels(self.targets)
+        n_inputs, n_outputs = (
+            sum(prod(n for dim, n in _sizes(v).items() if dim not in self.space) for v in variables)
+            for variables in (self.inputs, self.targets)
+        )
         space = tuple(self.grid.values())
         shape = ProblemShape(space=space, n_inputs=n_inputs, n_outputs=n_outputs)
         return shape_of_one_step(shape, self.n_steps)
+
+
+def _sizes(variable: Variable) -> dict[str, int]:
+    return dict(zip(variable.dims, variable.shape, strict=True))
 
 
 def at_shape(config: ModelConfig, state: Mapping[str, Tensor], shape: ProblemShape) -> nn.Module:
@@ -161,19 +155,13 @@ class Predictor:
     def _built(self, space: tuple[int, ...]) -> Surrogate:
         grid = dict(zip(self.model.space, space, strict=True))
         inputs, outputs = (self._normalization(part, space) for part in ("inputs", "outputs"))
-        shape = self.model.at(grid).shape
-        operator = at_shape(self.model.model, self._operator_weights(), shape)
-        if self.model.n_steps > 1:
+        is_rollout = self.model.n_steps > 1
+        prefix = "model.model." if is_rollout else "model."
+        own = {n.removeprefix(prefix): v for n, v in self.weights.items() if n.startswith(prefix)}
+        operator = at_shape(self.model.model, own, self.model.at(grid).shape)
+        if is_rollout:
             operator = Rollout(operator, self.model.n_steps)
         return Surrogate(operator, inputs, outputs).eval()
-
-    def _operator_weights(self) -> dict[str, Tensor]:
-        prefix = "model.model." if self.model.n_steps > 1 else "model."
-        return {
-            name.removeprefix(prefix): value
-            for name, value in self.weights.items()
-            if name.startswith(prefix)
-        }
 
     def _normalization(self, part: str, space: tuple[int, ...]) -> Normalization:
         try:
@@ -194,30 +182,27 @@ class Predictor:
     def _checked_grid(self, arrays: Sample) -> dict[str, int]:
         """Return the grid of some input arrays; a ValueError says what is wrong with them."""
         grid: dict[str, int] = {}
-        n_samples: int | None = None
+        n_samples = 0
         for variable in self.model.inputs:
             values = self._values(arrays, variable)
-            n_samples = len(values) if n_samples is None else n_samples
-            wanted = [
-                grid.get(dim, n) for dim, n in zip(variable.dims, variable.shape, strict=True)
-            ]
-            free = [dim in self.model.space and dim not in grid for dim in variable.dims]
-            fits = [f or w == n for f, w, n in zip(free, wanted, values.shape[1:], strict=True)]
-            if not all(fits) or len(values) != n_samples or 0 in values.shape:
-                sizes = ["any" if f else str(w) for f, w in zip(free, wanted, strict=True)]
+            n_samples = n_samples or len(values)
+            # Any size will do along an axis of space that no variable before this one has.
+            wanted = {
+                dim: grid.get(dim, None if dim in self.model.space else size)
+                for dim, size in _sizes(variable).items()
+            }
+            found = dict(zip(wanted, values.shape[1:], strict=True))
+            fits = all(size in (None, found[dim]) for dim, size in wanted.items())
+            if not fits or len(values) != n_samples or 0 in values.shape:
+                sizes = ("any" if size is None else size for size in wanted.values())
                 raise ValueError(
                     f"{variable.name} has shape {_times(values.shape)}, expected {n_samples or 1} "
-                    f"samples of {' x '.join(sizes)} ({' x '.join(variable.dims)})"
+                    f"samples of {_times(sizes)} ({' x '.join(variable.dims)})"
                 )
-            grid |= {
-                d: n
-                for d, n in zip(variable.dims, values.shape[1:], strict=True)
-                if d in self.model.space
-            }
-        whole = self.model.grid
-        return {axis: grid.get(axis, whole[axis]) for axis in self.model.space}
+            grid |= {dim: size for dim, size in found.items() if dim in self.model.space}
+        return {axis: grid.get(axis, size) for axis, size in self.model.grid.items()}
 
-    def _values(self, arrays: Sample, variable: Variable) -> Float[np.ndarray, "samples *shape"]:
+    def _values(self, arrays: Sample, variable: Variable) -> Shaped[np.ndarray, "samples *shape"]:
         if variable.name not in arrays:
             wanted = ", ".join(v.name for v in self.model.inputs)
             raise ValueError(
@@ -237,7 +222,7 @@ class Predictor:
             raise ValueError(
                 f"{variable.name} has {n_wrong} values of NaN or infinity, expected numbers"
             )
-        return values.astype(np.float32, copy=False)
+        return values
 
 
 def _times(sizes: Any) -> str:

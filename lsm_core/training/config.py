@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from lsm_core.layers.choices import check_at_least, check_choice
+from lsm_core.layers.choices import check_at_least, check_choices
 from lsm_core.names import Scheme, Statistics
 
 Schedule = Literal["step", "one_cycle", "constant"]
@@ -56,15 +56,4 @@ class TrainingConfig:
             raise ValueError(f"weight_decay must not be negative, got {self.weight_decay}")
         if not 0 < self.fraction <= 1:
             raise ValueError(f"fraction must be above 0 and at most 1, got {self.fraction}")
-        for name, kind in _CHOICES.items():
-            check_choice(name, getattr(self, name), kind)
-
-
-_CHOICES = {
-    "schedule": Schedule,
-    "input_normalization": Scheme,
-    "target_normalization": Scheme,
-    "precision": Precision,
-    "selection": Selection,
-    "test_statistics": Statistics,
-}
+        check_choices(self)

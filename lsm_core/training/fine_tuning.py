@@ -27,14 +27,15 @@ def adopt(model: nn.Module, weights: Mapping[str, Tensor]) -> list[str]:
         name for name in expected if name not in given or weights[name].shape != own[name].shape
     }
     for name in sorted(fresh):
-        if not _is_adapted(name):
+        if not any(_belongs(name, part) for part in ADAPTED):
             found = tuple(weights[name].shape) if name in given else "nothing"
             raise ValueError(
                 f"the source has {found} for {name}, this model {tuple(own[name].shape)}; only "
                 f"{' and '.join(ADAPTED)} may differ"
             )
     # A layer begins anew as a whole: a bias that fits by chance goes with its weight.
-    fresh = {name for name in expected if name.rpartition(".")[0] in {_layer(n) for n in fresh}}
+    layers = {name.rpartition(".")[0] for name in fresh}
+    fresh = {name for name in expected if name.rpartition(".")[0] in layers}
     model.load_state_dict({**own, **{name: weights[name] for name in expected - fresh}})
     return sorted(fresh)
 
@@ -68,13 +69,5 @@ def _operator_name(name: str) -> str:
     return name
 
 
-def _is_adapted(name: str) -> bool:
-    return _operator_name(name).startswith(tuple(f"{part}." for part in ADAPTED))
-
-
 def _belongs(name: str, part: str) -> bool:
     return f"{_operator_name(name)}.".startswith(f"{part}.")
-
-
-def _layer(name: str) -> str:
-    return name.rpartition(".")[0]

@@ -2,8 +2,10 @@
 
 import hashlib
 import json
+import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 from math import ceil, prod
 from typing import Any
 
@@ -13,6 +15,8 @@ SPLITS = ("train", "validation", "test")
 """The parts of a dataset, in the order of their samples and of the integers that name them."""
 
 CHUNK_BYTES = 2**21
+
+PACKAGES = ("numpy", "scipy", "torch", "zarr")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +108,16 @@ class DatasetSchema:
                 "provenance": dict(self.provenance),
             }
         )
+
+
+def environment() -> dict[str, Any]:
+    """Return the interpreter, the machine's kind and the packages that decide numbers."""
+    return {
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "system": platform.system(),
+        **{package: version(package) for package in PACKAGES},
+    }
 
 
 def digest_of(plain: Any) -> str:

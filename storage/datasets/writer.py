@@ -7,12 +7,14 @@
 
 Every step may be killed and called again. Blocks already recorded are kept. The records lie beside
 the dataset until it is complete, so that a dataset in the making is never taken for a whole one.
+So do single samples of problems that take long to solve, until their block is whole.
 """
 
 import hashlib
+import io
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -90,7 +92,6 @@ class DatasetJob:
                 _consolidate_if_not(self.location)
         else:
             try:
-                self._require_all_blocks()
                 with self.location.reached(writing=True):
                     self._complete()
             except (DatasetIncomplete, DatasetCorrupt):
@@ -98,6 +99,31 @@ class DatasetJob:
                 if not _is_complete(self.location):
                     raise
         self._records.remove()
+        self._samples.remove()
+
+    def keep_sample(self, sample: int, arrays: Mapping[str, np.ndarray]) -> None:
+        """Keep a solved sample beside the dataset: a process that dies then loses no other."""
+        buffer = io.BytesIO()
+        np.savez(buffer, allow_pickle=False, **dict(arrays))
+        self._sample(sample).write_bytes(buffer.getvalue())
+
+    def kept_sample(self, sample: int) -> dict[str, np.ndarray] | None:
+        """Return a sample that was kept, or None if it has to be solved."""
+        try:
+            content = self._sample(sample).read_bytes()
+        except FileNotFoundError:
+            return None
+        try:
+            with np.load(io.BytesIO(content), allow_pickle=False) as file:
+                return dict(file)
+        except Exception:
+            # numpy and zipfile raise whatever damaged bytes lead them to; solving mends it.
+            return None
+
+    def discard_samples(self, samples: Iterable[int]) -> None:
+        """Forget kept samples whose block is written."""
+        for sample in samples:
+            self._sample(sample).remove()
 
     def _write_arrays(self, index: int, samples: Mapping[str, np.ndarray]) -> dict[str, str]:
         """Write all variables of one block and return their checksums."""
@@ -117,20 +143,18 @@ class DatasetJob:
                     f"block {index} of {self.location} got {variable.name} with NaN or infinity"
                 )
             _array(group, variable.name)[block.start : block.stop] = values
-            checksums[variable.name] = _checksum(values)
+            checksums[variable.name] = checksum_of(values)
         return checksums
 
-    def _require_all_blocks(self) -> None:
+    def _complete(self) -> None:
         missing, n_blocks = self.missing_blocks(), self.schema.n_blocks
         if missing:
             raise DatasetIncomplete(
                 f"{self.location} has {n_blocks - len(missing)} of {n_blocks} blocks; "
                 "prepare it again to write the others"
             )
-
-    def _complete(self) -> None:
         group = _open_group(self.location)
-        checksums = [self._checksums_of(index) for index in range(self.schema.n_blocks)]
+        checksums = [self._checksums_of(index) for index in range(n_blocks)]
         for variable in self.schema.variables:
             self._verify(variable.name, group, checksums)
         _remove_partial_files(self.location)
@@ -156,8 +180,13 @@ class DatasetJob:
     def _verify(self, name: str, group: zarr.Group, checksums: list[dict[str, str]]) -> None:
         """Read a variable block by block; forget the record of one without its checksum."""
         for index, expected in enumerate(checksums):
-            values = _read_back(self.location, group, name, self.schema.block(index))
-            if values is None or _checksum(values) != expected[name]:
+            block = self.schema.block(index)
+            with self.location.reached():
+                try:
+                    found = checksum_of(_array(group, name)[block.start : block.stop])
+                except (ValueError, RuntimeError, KeyError, TypeError):
+                    found = "none, since it cannot be decoded any more"
+            if found != expected[name]:
                 self._record(index).remove()
                 raise DatasetCorrupt(
                     f"block {index} of {name} in {self.location} does not have the checksum it "
@@ -170,6 +199,13 @@ class DatasetJob:
 
     def _record(self, index: int) -> Location:
         return self._records / f"{index:06d}.json"
+
+    @property
+    def _samples(self) -> Location:
+        return Location(f"{self.location.url}.samples")
+
+    def _sample(self, sample: int) -> Location:
+        return self._samples / f"{sample:06d}.npz"
 
 
 def read_attributes(location: Location) -> dict[str, Any] | None:
@@ -195,6 +231,11 @@ def read_attributes(location: Location) -> dict[str, Any] | None:
         f"{location} is not a dataset of this program: it holds {', '.join(names[:3])} and no "
         f"zarr.json with format {FORMAT}; move it away or use another store"
     )
+
+
+def checksum_of(values: Any) -> str:
+    """Return the sha256 of the values of an array."""
+    return hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest()
 
 
 def _is_complete(location: Location) -> bool:
@@ -257,10 +298,22 @@ def _write_template(location: Location, schema: DatasetSchema) -> None:
                 "long_name": variable.description,
             },
         )
-    for name, values in schema.coordinates.items():
-        _small_array(group, name, values, (name,), {})
     meanings = {"flag_values": [0, 1, 2], "flag_meanings": "train validation test"}
-    _small_array(group, "split", schema.split, ("sample",), meanings)
+    along: dict[str, tuple[str, np.ndarray, dict[str, Any]]] = {
+        **{name: (name, values, {}) for name, values in schema.coordinates.items()},
+        "split": ("sample", schema.split, meanings),
+    }
+    for name, (dim, values, attributes) in along.items():
+        array = _ensure_array(
+            group,
+            name,
+            shape=values.shape,
+            dtype=values.dtype,
+            chunks=values.shape,
+            dimension_names=(dim,),
+            attributes=attributes,
+        )
+        array[...] = values
     # The recipe is written last: with it the template is whole.
     group.attrs.update(
         {
@@ -273,34 +326,6 @@ def _write_template(location: Location, schema: DatasetSchema) -> None:
             "recipe": schema.recipe,
         }
     )
-
-
-def _read_back(location: Location, group: zarr.Group, name: str, block: range) -> np.ndarray | None:
-    """Return what was written of a variable, or None if it cannot be decoded any more."""
-    with location.reached():
-        try:
-            return np.asarray(_array(group, name)[block.start : block.stop])
-        except (ValueError, RuntimeError, KeyError, TypeError):
-            return None
-
-
-def _small_array(
-    group: zarr.Group,
-    name: str,
-    values: np.ndarray,
-    dims: tuple[str, ...],
-    attributes: dict[str, Any],
-) -> None:
-    array = _ensure_array(
-        group,
-        name,
-        shape=values.shape,
-        dtype=values.dtype,
-        chunks=values.shape,
-        dimension_names=dims,
-        attributes=attributes,
-    )
-    array[...] = values
 
 
 def _ensure_array(group: zarr.Group, name: str, **settings: Any) -> "zarr.Array[Any]":
@@ -334,10 +359,6 @@ def _array(group: zarr.Group, name: str) -> "zarr.Array[Any]":
     array = group[name]
     assert isinstance(array, zarr.Array)
     return array
-
-
-def _checksum(values: np.ndarray) -> str:
-    return hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest()
 
 
 def _remove_partial_files(location: Location) -> None:

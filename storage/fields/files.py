@@ -1,20 +1,21 @@
 """Named arrays in the files that people keep fields in: zarr, NetCDF, npz and MATLAB.
 
     arrays = read_fields(Path("fields.nc"), ["coefficient"])
-    write_fields(Path("predicted.zarr"), {"pressure": NamedArray(values, dims, "1", "...")})
+    write_fields(Path("predicted.zarr"), xr.Dataset({"pressure": (dims, values, {"units": "Pa"})}))
 
 Files are told by the ends of their names. NetCDF is read as versions 3 and 4 and written as
 version 3, MATLAB files are read as versions 5 to 7.3 and written as version 5: all programs that
 know these formats read them.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import xarray as xr
 
 from storage.errors import StorageError, translated
 from storage.location import whole_or_nothing
@@ -31,25 +32,6 @@ class FieldFileInvalid(StorageError):
     """A file of fields cannot be read or written, or does not hold what is asked for."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class NamedArray:
-    """Values with what is known of them: the names of their axes, unit and description."""
-
-    values: Array
-    dims: tuple[str, ...]
-    unit: str = "1"
-    description: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class FieldFile:
-    """What a file is to hold: variables, the coordinates of their axes and where they are from."""
-
-    variables: Mapping[str, NamedArray]
-    coordinates: Mapping[str, Array] = field(default_factory=dict)
-    attributes: Mapping[str, str] = field(default_factory=dict)
-
-
 @dataclass(frozen=True)
 class OpenedFile:
     """The names of the arrays in a file, and what reads one of them."""
@@ -63,7 +45,7 @@ class Format:
     """How files of one kind are read, and written if they can be."""
 
     open: Callable[[Path], AbstractContextManager[OpenedFile]]
-    write: Callable[[Path, FieldFile], None] | None = None
+    write: Callable[[Path, xr.Dataset], None] | None = None
 
 
 def variable_names(path: Path) -> list[str]:
@@ -84,7 +66,7 @@ def read_fields(path: Path, names: Iterable[str]) -> Arrays:
         return {name: np.asarray(file.read(name)) for name in names}
 
 
-def write_fields(path: Path, content: FieldFile) -> None:
+def write_fields(path: Path, content: xr.Dataset) -> None:
     """Write a file whole or not at all; an older file is replaced, an older zarr folder is not."""
     write = require_writable_kind(path)
     try:
@@ -94,7 +76,7 @@ def write_fields(path: Path, content: FieldFile) -> None:
         raise FieldFileInvalid(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def require_writable_kind(path: Path) -> Callable[[Path, FieldFile], None]:
+def require_writable_kind(path: Path) -> Callable[[Path, xr.Dataset], None]:
     """Return what writes files of this name, before any work is done; FieldFileInvalid if none."""
     write = FORMATS[path.suffix].write if path.suffix in FORMATS else None
     if write is None:
@@ -149,7 +131,6 @@ def _open_mat(path: Path) -> Iterator[OpenedFile]:
 @contextmanager
 def _open_netcdf(path: Path) -> Iterator[OpenedFile]:
     import h5py
-    import xarray as xr
 
     with path.open("rb") as opened:
         is_version_4 = opened.read(len(_HDF)) == _HDF
@@ -184,46 +165,35 @@ def _open_zarr(path: Path) -> Iterator[OpenedFile]:
     yield OpenedFile(sorted(group.array_keys()), lambda name: group[name][...])
 
 
-def _write_npz(path: Path, content: FieldFile) -> None:
-    arrays = {name: variable.values for name, variable in content.variables.items()}
+def _write_npz(path: Path, content: xr.Dataset) -> None:
     with path.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **arrays, **content.coordinates)
+        np.savez_compressed(file, allow_pickle=False, **_arrays(content))
 
 
-def _write_mat(path: Path, content: FieldFile) -> None:
+def _write_mat(path: Path, content: xr.Dataset) -> None:
     from scipy.io import savemat
 
-    arrays = {name: variable.values for name, variable in content.variables.items()}
-    savemat(path, arrays | dict(content.coordinates), appendmat=False)
+    savemat(path, _arrays(content), appendmat=False)
 
 
-def _write_netcdf(path: Path, content: FieldFile) -> None:
-    for name, variable in content.variables.items():
-        if variable.values.nbytes > _NETCDF3_BYTES:
+def _arrays(content: xr.Dataset) -> Arrays:
+    """Return variables and then coordinates."""
+    named = {**content.data_vars, **content.coords}
+    return {str(name): array.values for name, array in named.items()}
+
+
+def _write_netcdf(path: Path, content: xr.Dataset) -> None:
+    for name, variable in content.data_vars.items():
+        if variable.nbytes > _NETCDF3_BYTES:
             raise FieldFileInvalid(
-                f"{name} has {variable.values.nbytes} bytes, more than a NetCDF 3 variable holds; "
+                f"{name} has {variable.nbytes} bytes, more than a NetCDF 3 variable holds; "
                 "write it as .zarr"
             )
-    _as_xarray(content).to_netcdf(path, engine="scipy", format="NETCDF3_64BIT")
+    content.to_netcdf(path, engine="scipy", format="NETCDF3_64BIT")
 
 
-def _write_zarr(path: Path, content: FieldFile) -> None:
-    _as_xarray(content).to_zarr(path, mode="w", consolidated=False, zarr_format=3)
-
-
-def _as_xarray(content: FieldFile) -> Any:
-    import xarray as xr
-
-    variables = {
-        name: xr.DataArray(
-            variable.values,
-            dims=variable.dims,
-            attrs={"units": variable.unit, "long_name": variable.description},
-        )
-        for name, variable in content.variables.items()
-    }
-    coordinates = {name: (name, values) for name, values in content.coordinates.items()}
-    return xr.Dataset(variables, coords=coordinates, attrs=dict(content.attributes))
+def _write_zarr(path: Path, content: xr.Dataset) -> None:
+    content.to_zarr(path, mode="w", consolidated=False, zarr_format=3)
 
 
 FORMATS = {

@@ -27,7 +27,6 @@ def write_vtk(
     """
     mesh = positions[0].shape
     n_points = positions[0].size
-    is_scattered = len(mesh) == 1 and len(positions) > 1
     # VTK's first index runs fastest, NumPy's last: points are written in NumPy's order, so the
     # axes are named in reverse.
     sizes = (*reversed(mesh), 1, 1)[:3]
@@ -36,9 +35,9 @@ def write_vtk(
         points[:, axis] = values.reshape(-1)
     parts = [
         b"# vtk DataFile Version 3.0\n",
-        f"{_one_line(title)[:255]}\nBINARY\n".encode("ascii", "replace"),
+        f"{' '.join(title.split())[:255]}\nBINARY\n".encode("ascii", "replace"),
     ]
-    if is_scattered:
+    if len(mesh) == 1 and len(positions) > 1:
         parts += [b"DATASET POLYDATA\n", _points(points), _vertices(n_points)]
     else:
         dimensions = " ".join(map(str, sizes))
@@ -66,7 +65,3 @@ def _field(name: str, values: Array, n_points: int) -> bytes:
 
 def _big_endian(values: Array, dtype: str) -> bytes:
     return np.ascontiguousarray(values, dtype=dtype).tobytes() + b"\n"
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())

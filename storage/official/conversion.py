@@ -3,7 +3,7 @@
     conversion = plan_conversion(published_benchmarks()["darcy"], root)
     for index in begin_conversion(conversion):        template, and arrays that need turning
         convert_block(conversion, index)              any order, any process
-    finish_conversion(conversion)                     verify, mark complete
+    conversion.finish()                               verify, mark complete
 
 `convert_published` does it all. Every step may be killed and called again, and ends with the same
 bytes. Workers of a cluster call `convert_block_elsewhere`, which does not take for granted that
@@ -13,30 +13,24 @@ their machine sees the store or has the files.
 import shutil
 import socket
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 import fsspec
 from filelock import FileLock
 
-from storage.datasets.schema import SPLITS, DatasetSchema, VariableSchema
+from storage.datasets.schema import SPLITS, DatasetSchema, VariableSchema, environment
 from storage.datasets.writer import DatasetJob, read_attributes
-from storage.disk_space import require_space
 from storage.errors import PublishedFileInvalid, StoreUnavailable
-from storage.location import Location, whole_or_nothing
-from storage.official.benchmark import PublishedBenchmark, PublishedFile, SplitRule
-from storage.official.download import (
-    FileRecord,
-    Report,
-    no_report,
-    raw_location,
-    read_record,
-)
+from storage.location import Location, require_space, whole_or_nothing
+from storage.official.catalogue import PublishedBenchmark, PublishedFile, SplitRule
+from storage.official.download import FileRecord, Report, no_report, raw_location, read_record
 from storage.official.samples import PublishedSamples
 from storage.official.transfer import sha256_of
-from storage.provenance import environment
 
 VERSION = 1
 """Part of the recipe: raise it when the values of a conversion change."""
@@ -66,6 +60,15 @@ class Conversion(DatasetJob):
             return self.root.local_path / "scratch" / recipe
         return Path(tempfile.gettempdir()) / f"lsm-scratch-{recipe}"
 
+    def finish(self) -> None:
+        """Verify the blocks, mark the dataset complete and remove the scratch files."""
+        super().finish()
+        self.remove_scratch()
+
+    def remove_scratch(self) -> None:
+        """Remove what this machine keeps only while it converts."""
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
     def samples(self) -> PublishedSamples:
         """Return the samples to convert, out of files of this machine."""
         return PublishedSamples(
@@ -89,6 +92,12 @@ class Conversion(DatasetJob):
         return copy
 
 
+RunElsewhere: TypeAlias = Callable[
+    [Callable[[Conversion, int], int], list[tuple[Conversion, int]]], Iterator[int]
+]
+"""Calls a function with each of some arguments and yields what it returns, in any order."""
+
+
 def convert_published(
     benchmark: PublishedBenchmark,
     root: Location,
@@ -97,29 +106,30 @@ def convert_published(
     split_rule: SplitRule = "release",
     report: Report = no_report,
     n_workers: int = 2,
+    elsewhere: RunElsewhere | None = None,
 ) -> Location:
     """Convert the downloaded files of a benchmark and return the dataset's place.
 
     `stride` takes every n-th point along the axes of space; the protocol's own if None. A dataset
-    that is complete already is left alone.
+    that is complete already is left alone. Blocks are converted by threads of this process, or by
+    what runs them `elsewhere`.
     """
     conversion = plan_conversion(benchmark, root, stride=stride, split_rule=split_rule)
-    missing = begin_conversion(conversion, report, n_workers)
+    missing = begin_conversion(conversion, report, n_workers, elsewhere=elsewhere is not None)
     if missing:
-        report_blocks(conversion, missing, _convert_here(conversion, missing, n_workers), report)
-    finish_conversion(conversion)
+        if elsewhere is None:
+            converted = _convert_here(conversion, missing, n_workers)
+        else:
+            converted = elsewhere(convert_block_elsewhere, [(conversion, i) for i in missing])
+        n_blocks = conversion.schema.n_blocks
+        done = n_blocks - len(missing)
+        report(benchmark.title, done, n_blocks, "blocks")
+        for number, _ in enumerate(converted, start=done + 1):
+            report(benchmark.title, number, n_blocks, "blocks")
+        if elsewhere is not None:
+            require_converted(conversion, missing)
+    conversion.finish()
     return conversion.location
-
-
-def report_blocks(
-    conversion: Conversion, missing: list[int], converted: Iterable[int], report: Report
-) -> None:
-    """Take blocks as they are converted, here or elsewhere, and tell how many there are."""
-    name, n_blocks = conversion.benchmark.title, conversion.schema.n_blocks
-    done = n_blocks - len(missing)
-    report(name, done, n_blocks, "blocks")
-    for number, _ in enumerate(converted, start=done + 1):
-        report(name, number, n_blocks, "blocks")
 
 
 def plan_conversion(
@@ -131,7 +141,7 @@ def plan_conversion(
 ) -> Conversion:
     """Return a conversion of files that were downloaded."""
     stride = benchmark.stride if stride is None else stride
-    _require_stride(benchmark, stride)
+    benchmark.require_stride(stride)
     records = {}
     for file in benchmark.files:
         record = read_record(benchmark, file, root)
@@ -266,17 +276,6 @@ def require_converted(conversion: Conversion, blocks: list[int]) -> None:
         )
 
 
-def finish_conversion(conversion: Conversion) -> None:
-    """Verify the blocks, mark the dataset complete and remove the scratch files."""
-    conversion.finish()
-    remove_scratch(conversion)
-
-
-def remove_scratch(conversion: Conversion) -> None:
-    """Remove what this machine keeps only while it converts."""
-    shutil.rmtree(conversion.scratch, ignore_errors=True)
-
-
 def _bring_here(conversion: Conversion) -> None:
     """Bring the files to this machine, check and turn them: once for all its processes."""
     ready = conversion.scratch / "ready"
@@ -293,31 +292,12 @@ def _bring_here(conversion: Conversion) -> None:
 def _convert_here(conversion: Conversion, missing: list[int], n_workers: int) -> Iterator[int]:
     """Convert blocks, some at once, in threads: numpy and zarr leave the interpreter to others."""
     with ThreadPoolExecutor(n_workers, thread_name_prefix="convert") as threads:
-        futures = [threads.submit(convert_block, conversion, index) for index in missing]
-        try:
-            for future in as_completed(futures):
-                yield future.result()
-        finally:
-            threads.shutdown(cancel_futures=True)
+        yield from threads.map(partial(convert_block, conversion), missing)
 
 
 def _samples_per_block(sample_bytes: int) -> int:
     fitting = max(1, min(MOST_SAMPLES_PER_BLOCK, BLOCK_BYTES // sample_bytes))
     return 1 << (fitting.bit_length() - 1)
-
-
-def _require_stride(benchmark: PublishedBenchmark, stride: int) -> None:
-    sizes = [benchmark.axes[axis] for axis in benchmark.strided]
-    if stride == 1:
-        return
-    if not sizes:
-        raise ValueError(f"{benchmark.name} lies on scattered points and takes no stride")
-    if not 1 <= stride < min(sizes):
-        raise ValueError(f"stride must be from 1 to {min(sizes) - 1}, got {stride}")
-    if benchmark.positions == "periodic nodes" and any(size % stride for size in sizes):
-        raise ValueError(
-            f"stride must divide {sizes[0]}, since {benchmark.name} is periodic; got {stride}"
-        )
 
 
 def _require_sources(conversion: Conversion) -> None:

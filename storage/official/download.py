@@ -13,28 +13,22 @@ import json
 import os
 import shutil
 import tempfile
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TypeAlias
 
 import fsspec
 from filelock import FileLock
 
-from storage.disk_space import require_space
-from storage.errors import DownloadFailed, PublishedFileInvalid
-from storage.location import Location
-from storage.official.archives import extract_member
-from storage.official.benchmark import Archive, PublishedBenchmark, PublishedFile
+from storage.errors import DownloadFailed, PublishedFileInvalid, translated
+from storage.location import Location, require_space, whole_or_nothing
+from storage.official.catalogue import Archive, PublishedBenchmark, PublishedFile
 from storage.official.files import Kind, open_array
-from storage.official.transfer import (
-    Patience,
-    Unavailable,
-    forget_transfer,
-    sha256_of,
-    transfer,
-)
+from storage.official.transfer import Patience, Unavailable, forget_transfer, sha256_of, transfer
 
 Report: TypeAlias = Callable[[str, int, int, str], None]
 """Takes the name of a piece of work, how much is done of how much, and a note."""
@@ -247,6 +241,36 @@ def _require_hash(local: Path, expected: str, whose: str) -> None:
         raise PublishedFileInvalid(
             f"the file has sha256 {sha256}, expected {expected} ({whose}); it was not kept"
         )
+
+
+def extract_member(archive: Path, name: str, target: Path) -> None:
+    """Write the one file of an archive whose name without folders is `name`, whole or not at all.
+
+    Names in the archive only choose the member; no path is ever built from them.
+    """
+    # RuntimeError: the archive asks for a password.
+    damage = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
+
+    def damaged(error: Exception) -> PublishedFileInvalid:
+        return PublishedFileInvalid(
+            f"{archive} does not give {name}: {error}; expected a whole zip archive, fetch it again"
+        )
+
+    with translated(*damage, into=damaged), zipfile.ZipFile(archive) as opened:
+        files = [each for each in opened.infolist() if not each.is_dir()]
+        found = [each for each in files if PurePosixPath(each.filename).name == name]
+        if len(found) != 1:
+            names = ", ".join(each.filename for each in files[:10])
+            raise PublishedFileInvalid(
+                f"{archive} holds {len(found)} files named {name}, expected one; it holds {names}"
+            )
+        require_space(target.parent, found[0].file_size, f"unpacking {found[0].filename}")
+        with (
+            whole_or_nothing(target) as partial,
+            opened.open(found[0]) as source,
+            partial.open("wb") as file,
+        ):
+            shutil.copyfileobj(source, file, 2**20)
 
 
 def _publish(local: Path, location: Location) -> None:

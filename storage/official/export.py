@@ -10,6 +10,7 @@ samples and points there are, since exported data seldom has the official size.
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 from math import prod
 from pathlib import Path
 
@@ -20,14 +21,14 @@ from storage.datasets.reader import Dataset
 from storage.datasets.schema import digest_of
 from storage.errors import NotADataset
 from storage.location import Location, whole_or_nothing
-from storage.official.benchmark import (
+from storage.official.catalogue import (
     Coordinates,
     PublishedArray,
     PublishedBenchmark,
     PublishedVariable,
     Values,
+    published_benchmarks,
 )
-from storage.official.catalogue import published_benchmarks
 from storage.official.files import Array
 from storage.official.transfer import sha256_of
 
@@ -45,7 +46,13 @@ def export_dataset(dataset: Dataset, folder: Path) -> list[Path]:
     it. Version 5 holds a file's variables in memory; everything else goes by blocks. Variables
     that the official files have beside those of the benchmark are not written.
     """
-    benchmark = _sized_as(dataset, _official(dataset))
+    published, name = published_benchmarks(), str(dataset.attributes["benchmark"])
+    if name not in published:
+        raise NotADataset(
+            f"{dataset.location} is of the benchmark {name}, which has no official files; those "
+            f"of {', '.join(published)} have"
+        )
+    benchmark = _sized_as(dataset, published[name])
     files = []
     for file in benchmark.files:
         path = folder / file.path
@@ -112,46 +119,41 @@ def _write_manifest(benchmark: PublishedBenchmark, folder: Path) -> None:
     location.write_bytes(json.dumps(content, indent=1).encode())
 
 
-def _official(dataset: Dataset) -> PublishedBenchmark:
-    name = str(dataset.attributes["benchmark"])
-    published = published_benchmarks()
-    if name not in published:
-        raise NotADataset(
-            f"{dataset.location} is of the benchmark {name}, which has no official files; those "
-            f"of {', '.join(published)} have"
-        )
-    return published[name]
-
-
 def _sized_as(dataset: Dataset, official: PublishedBenchmark) -> PublishedBenchmark:
     """Return the official benchmark with the samples, points and coordinates of a dataset."""
     axes = dict(official.axes)
-    coordinates: dict[str, list[Values]] = {}
+    coordinates: dict[str, dict[str, Values]] = {}
     whole = dataset.to_xarray()
     for variable in official.variables:
-        shape = _shape(dataset, whole, variable)
-        for dim, size in zip(variable.dims, shape, strict=True):
-            window = variable.window
-            if window is not None and window.dim == dim:
-                if size != window.stop - window.start:
-                    raise NotADataset(
-                        f"{dataset.location} has {size} entries of {variable.name} along {dim}, "
-                        f"the official files have {window.stop - window.start}"
-                    )
-                coordinates.setdefault(window.axis, []).append(_coordinate(whole, dim))
-            else:
+        for dim, size in zip(variable.dims, _shape(dataset, whole, variable), strict=True):
+            axis, run = variable.along(dim)
+            expected = len(range(official.axes[axis])[run])
+            if axis == dim:
                 axes[dim] = size
-                if dim in official.coordinates:
-                    coordinates[dim] = [_coordinate(whole, dim)]
-    split, n_samples = _layout(dataset, official)
+            elif size != expected:
+                raise NotADataset(
+                    f"{dataset.location} has {size} entries of {variable.name} along {dim}, "
+                    f"the official files have {expected}"
+                )
+            if axis in official.coordinates:
+                # Windows follow each other along the axis of the file.
+                values = np.asarray(whole[dim].values, dtype=np.float64)
+                coordinates.setdefault(axis, {})[dim] = values
+    # Where each part stands is counted through all files.
+    sizes = dataset.attributes["split_sizes"]
+    parts = [part for parts in official.layout for part in parts]
+    edges = accumulate((sizes[part] for part in parts), initial=0)
+    split = {part: range(*edge) for part, edge in zip(parts, pairwise(edges), strict=True)}
     return replace(
         official,
         axes=axes,
         coordinates={
-            axis: Coordinates(rule="given", values=tuple(np.concatenate(values).tolist()))
+            axis: Coordinates(
+                rule="given", values=tuple(np.concatenate(list(values.values())).tolist())
+            )
             for axis, values in coordinates.items()
         },
-        n_samples=n_samples,
+        n_samples=tuple(sum(sizes[part] for part in parts) for parts in official.layout),
         splits={"release": split, "paper": split},
         positions=str(dataset.attributes["positions"]),
         licence=f"exported from {dataset.location.name}",
@@ -168,45 +170,26 @@ def _shape(dataset: Dataset, whole: xr.Dataset, variable: PublishedVariable) -> 
     return whole[variable.name].shape[1:]
 
 
-def _coordinate(whole: xr.Dataset, dim: str) -> Values:
-    return np.asarray(whole[dim].values, dtype=np.float64)
-
-
-def _layout(
-    dataset: Dataset, official: PublishedBenchmark
-) -> tuple[dict[str, range], tuple[int, ...]]:
-    """Return where each part stands, counted through all files, and the samples of each file."""
-    sizes = dataset.attributes["split_sizes"]
-    split, n_samples, first = {}, [], 0
-    for parts in official.layout:
-        n_samples.append(sum(sizes[part] for part in parts))
-        for part in parts:
-            split[part] = range(first, first + sizes[part])
-            first += sizes[part]
-    return split, tuple(n_samples)
-
-
 def _write_file(dataset: Dataset, benchmark: PublishedBenchmark, path: str, target: Path) -> None:
-    arrays = {
-        variable.array.variable: variable.array
+    blocks = {
+        str(variable.array.variable): _Blocks(dataset, benchmark, variable.array, path)
         for variable in benchmark.variables
         if path in variable.array.files
     }
-    blocks = {name: _Blocks(dataset, benchmark, array, path) for name, array in arrays.items()}
-    if None in blocks:
-        _write_npy(target, blocks[None])
+    if path.endswith(".npy"):
+        (only,) = blocks.values()
+        _write_npy(target, only)
         return
-    named = {str(name): each for name, each in blocks.items()}
     shared = {
         name: benchmark.coordinates[axis](benchmark.axes[axis])[None, :]
         for name, axis in benchmark.shared.items()
     }
-    if any(each.n_bytes >= MAT5_BYTES for each in named.values()):
-        _write_mat73(target, named, shared)
+    if any(each.n_bytes >= MAT5_BYTES for each in blocks.values()):
+        _write_mat73(target, blocks, shared)
     else:
         from scipy.io import savemat
 
-        whole = {name: each.whole() for name, each in named.items()}
+        whole = {name: each.whole() for name, each in blocks.items()}
         savemat(str(target), whole | shared, appendmat=False)
         with target.open("r+b") as file:
             # In place of the date: the same data gives the same bytes.

@@ -10,6 +10,7 @@ show. Whatever is wrong with a file becomes one PublishedFileInvalid that names 
 variable, what was found and what was expected.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, prod
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from storage.errors import PublishedFileInvalid, translated
-from storage.official.matlab5 import MatArray, find_variables, refusing_damage
+from storage.official.matlab5 import find_variables, refusing_damage
 
 Kind = Literal["npy", "mat", "mat 7.3", "zip"]
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
@@ -46,13 +47,19 @@ def kind_of(head: bytes) -> Kind | None:
 
 
 @dataclass(frozen=True)
-class NpyArray:
-    """An array of an .npy file, mapped for each read: pages do not stay in resident memory."""
+class FileArray:
+    """An array of a file; every index reads anew, so that pages do not stay in resident memory.
 
-    path: Path
+    `by_columns` says that the first axis varies fastest in the file, as MATLAB has it. `chunks` is
+    what an HDF5 file stores together; an array that `is_packed` is inflated whole for every index.
+    """
+
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    by_columns: bool
+    read: Callable[[Any], Array]
+    by_columns: bool = True
+    chunks: tuple[int, ...] | None = None
+    is_packed: bool = False
 
     @property
     def ndim(self) -> int:
@@ -60,40 +67,7 @@ class NpyArray:
         return len(self.shape)
 
     def __getitem__(self, index: Any) -> Array:
-        return np.array(np.load(self.path, mmap_mode="r", allow_pickle=False)[index])
-
-
-@dataclass(frozen=True)
-class Mat73Array:
-    """A variable of a MATLAB 7.3 file, which is HDF5 with all axes reversed."""
-
-    path: Path
-    variable: str
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    chunks: tuple[int, ...] | None
-
-    @property
-    def ndim(self) -> int:
-        """Return the number of axes."""
-        return len(self.shape)
-
-    def __getitem__(self, index: Any) -> Array:
-        import h5py
-
-        index = index if isinstance(index, tuple) else (index,)
-        index += (slice(None),) * (self.ndim - len(index))
-        # HDF5 is slow at steps: read the range, then step through it.
-        spans = tuple(
-            slice(each.start, each.stop) if isinstance(each, slice) else each for each in index
-        )
-        steps = tuple(slice(None, None, each.step) for each in index if isinstance(each, slice))
-        with refusing_damage(self.path, self.variable), h5py.File(self.path, "r") as file:
-            values = file[self.variable][spans[::-1]]
-        return np.asarray(values).T[steps]
-
-
-FileArray: TypeAlias = NpyArray | Mat73Array | MatArray
+        return self.read(index)
 
 
 def open_array(
@@ -113,12 +87,13 @@ def open_array(
     if (kind == "npy") != (variable is None):
         expected = "an .npy file" if variable is None else f"a MATLAB file with {variable}"
         raise PublishedFileInvalid(f"{path} is of the kind {kind}, expected {expected}")
-    array: FileArray
     if variable is None:
         array = _open_npy(path)
     else:
         with refusing_damage(path, variable):
             array = (_open_mat73 if kind == "mat 7.3" else _open_mat5)(path, variable)
+    if array.dtype.kind not in "fiub":
+        raise _no_numbers(path, variable, f"dtype {array.dtype}")
     if shape is not None and array.shape != shape:
         raise PublishedFileInvalid(
             f"{_place(path, variable)} has shape {array.shape}, expected {shape}"
@@ -147,24 +122,22 @@ def as_dask(array: FileArray, piece_bytes: int = PIECE_BYTES) -> Any:
     """
     import dask.array as da
 
-    is_packed = isinstance(array, MatArray) and array.packed is not None
-    source = array[...] if is_packed else array
-    return da.from_array(source, chunks=_piece(source, piece_bytes), name=False)
+    source = array[...] if array.is_packed else array
+    return da.from_array(source, chunks=_piece(array, piece_bytes), name=False)
 
 
-def _piece(array: FileArray | Array, piece_bytes: int) -> tuple[int, ...]:
+def _piece(array: FileArray, piece_bytes: int) -> tuple[int, ...]:
     """Return the shape of what is read at once: whole chunks of the file, or values in a row.
 
     It grows along the axes that the file stores closest together; in a chunked file, where the
     order within does not matter, along the first axis last, so that samples stay whole.
     """
     axes = list(range(array.ndim))
-    chunks = array.chunks if isinstance(array, Mat73Array) else None
-    if chunks is not None:
+    if array.chunks is not None:
         axes = axes[1:] + axes[:1]
-    elif isinstance(array, NpyArray) and not array.by_columns:
+    elif not array.by_columns:
         axes = axes[::-1]
-    piece = list(chunks or (1,) * array.ndim)
+    piece = list(array.chunks or (1,) * array.ndim)
     for axis in axes:
         n_fitting = piece_bytes // (prod(piece) * array.dtype.itemsize)
         n_wanted = ceil(array.shape[axis] / piece[axis])
@@ -190,33 +163,52 @@ def _head(path: Path) -> bytes:
         return file.read(HEAD_BYTES)
 
 
-def _open_npy(path: Path) -> NpyArray:
+def _open_npy(path: Path) -> FileArray:
     def refused(error: Exception) -> PublishedFileInvalid:
         return PublishedFileInvalid(
             f"{path} has {path.stat().st_size} bytes and cannot be read as an array: {error}; "
             "fetch it again"
         )
 
+    def load() -> Array:
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+
     # numpy raises whatever a damaged header leads it to.
     with translated(Exception, into=refused):
-        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
-    _require_numbers(path, None, mapped.dtype)
+        mapped = load()
     by_columns = mapped.flags.f_contiguous and not mapped.flags.c_contiguous
-    return NpyArray(path, mapped.shape, mapped.dtype, by_columns)
+    return FileArray(mapped.shape, mapped.dtype, lambda index: np.array(load()[index]), by_columns)
 
 
-def _open_mat5(path: Path, variable: str) -> MatArray:
-    found = find_variables(path)
-    if variable not in found:
+def _open_mat5(path: Path, variable: str) -> FileArray:
+    found = find_variables(path).get(variable)
+    if found is None:
         raise _no_variable(path, variable)
-    problem = found[variable].problem
-    if problem is not None:
-        raise _no_numbers(path, variable, problem)
-    return found[variable]
+    if found.problem is not None:
+        raise _no_numbers(path, variable, found.problem)
+    return FileArray(
+        found.shape,
+        found.dtype,
+        lambda index: np.array(found.load()[index]),
+        is_packed=found.packed is not None,
+    )
 
 
-def _open_mat73(path: Path, variable: str) -> Mat73Array:
+def _open_mat73(path: Path, variable: str) -> FileArray:
+    """Return a variable of a MATLAB 7.3 file, which is HDF5 with all axes reversed."""
     import h5py
+
+    def read(index: Any) -> Array:
+        index = index if isinstance(index, tuple) else (index,)
+        index += (slice(None),) * (len(shape) - len(index))
+        # HDF5 is slow at steps: read the range, then step through it.
+        spans = tuple(
+            slice(each.start, each.stop) if isinstance(each, slice) else each for each in index
+        )
+        steps = tuple(slice(None, None, each.step) for each in index if isinstance(each, slice))
+        with refusing_damage(path, variable), h5py.File(path, "r") as file:
+            values = file[variable][spans[::-1]]
+        return np.asarray(values).T[steps]
 
     with h5py.File(path, "r") as file:
         if variable not in file:
@@ -228,14 +220,9 @@ def _open_mat73(path: Path, variable: str) -> Mat73Array:
         # Data that lies in other files is no part of what was downloaded and hashed.
         if not isinstance(link, h5py.HardLink) or dataset.external or dataset.is_virtual:
             raise _no_numbers(path, variable, "a reference to another file")
-        _require_numbers(path, variable, dataset.dtype)
+        shape = dataset.shape[::-1]
         chunks = None if dataset.chunks is None else dataset.chunks[::-1]
-        return Mat73Array(path, variable, dataset.shape[::-1], dataset.dtype, chunks)
-
-
-def _require_numbers(path: Path, variable: str | None, dtype: np.dtype[Any]) -> None:
-    if dtype.kind not in "fiub":
-        raise _no_numbers(path, variable, f"dtype {dtype}")
+        return FileArray(shape, dataset.dtype, read, chunks=chunks)
 
 
 def _place(path: Path, variable: str | None) -> str:

@@ -54,17 +54,9 @@ class MatArray:
     problem: str | None = None
 
     @property
-    def ndim(self) -> int:
-        """Return the number of axes."""
-        return len(self.shape)
-
-    @property
     def n_bytes(self) -> int:
         """Return the size of the values."""
         return prod(self.shape) * self.dtype.itemsize
-
-    def __getitem__(self, index: Any) -> Array:
-        return np.array(self.load()[index])
 
     def load(self) -> Array:
         """Return all values, mapped from the file if they are not compressed."""
@@ -98,10 +90,10 @@ def refusing_damage(path: Path, variable: str) -> AbstractContextManager[None]:
 
 def find_variables(path: Path) -> dict[str, MatArray]:
     """Return the variables of a file by name; some exception or other if it is damaged."""
-    return dict(_variables(path))
+    return {variable.name: variable for variable in _variables(path)}
 
 
-def _variables(path: Path) -> Iterator[tuple[str, MatArray]]:
+def _variables(path: Path) -> Iterator[MatArray]:
     size = path.stat().st_size
     with path.open("rb") as file:
         order = "<" if file.read(HEADER_BYTES)[126:] == b"IM" else ">"
@@ -124,8 +116,8 @@ def _variables(path: Path) -> Iterator[tuple[str, MatArray]]:
 
 def _variable(
     path: Path, heading: bytes, order: str, at: int, packed: range | None, before: int = 0
-) -> tuple[str, MatArray]:
-    """Return name and place of the array whose flags are `at` a place of its heading."""
+) -> MatArray:
+    """Return the array whose flags are `at` a place of its heading."""
     _, flags, at = _element(heading, order, at)
     _, sizes, at = _element(heading, order, at)
     _, letters, at = _element(heading, order, at)
@@ -135,14 +127,14 @@ def _variable(
     number = word & 0xFF
     if not FIRST_NUMERIC_CLASS <= number <= LAST_NUMERIC_CLASS or word & COMPLEX:
         problem = "complex" if word & COMPLEX else NOT_NUMBERS.get(number, f"of class {number}")
-        return name, MatArray(path, name, shape, np.dtype("f8"), 0, packed, problem)
+        return MatArray(path, name, shape, np.dtype("f8"), 0, packed, problem)
     kind, values, _ = _element(heading, order, at)
     array = MatArray(
         path, name, shape, np.dtype(order + TYPES[kind]), before + values.start, packed
     )
     if array.n_bytes != len(values):
         raise ValueError(f"{name} of shape {shape} has {len(values)} bytes")
-    return name, array
+    return array
 
 
 def _element(content: bytes, order: str, at: int) -> tuple[int, range, int]:

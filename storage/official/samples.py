@@ -14,18 +14,10 @@ import numpy as np
 import xarray as xr
 
 from storage.datasets.schema import SPLITS
-from storage.disk_space import require_space
-from storage.location import whole_or_nothing
-from storage.official.benchmark import PublishedArray, PublishedBenchmark, Split
+from storage.location import require_space, whole_or_nothing
+from storage.official.catalogue import PublishedArray, PublishedBenchmark, Split
 from storage.official.download import Report
-from storage.official.files import (
-    Array,
-    FileArray,
-    NpyArray,
-    as_dask,
-    open_array,
-    require_finite,
-)
+from storage.official.files import Array, FileArray, as_dask, open_array, require_finite
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +41,7 @@ class PublishedSamples:
                 if target.exists() or not used:
                     continue
                 source = self._open(array, path)
-                if _by_samples(source, array):
+                if array.axes[0] == "sample" and not source.by_columns:
                     continue
                 name = f"{path} {array.variable or ''}".strip()
                 report(name, 0, 1, "turning")
@@ -148,10 +140,6 @@ def _scratch_axes(array: PublishedArray) -> list[str]:
     """
     first, *others = _samples_first(array)
     return [first, *(others if array.variable is None else others[::-1])]
-
-
-def _by_samples(source: FileArray, array: PublishedArray) -> bool:
-    return isinstance(source, NpyArray) and array.axes[0] == "sample" and not source.by_columns
 
 
 def _to_float32(values: Array) -> Array:

@@ -8,18 +8,19 @@ import socket
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Collection
-from contextlib import AbstractContextManager, closing
+from collections.abc import Callable, Collection, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from http import HTTPStatus
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
 import fsspec
 
-from storage.disk_space import require_space
 from storage.errors import translated
-from storage.official.files import HEAD_BYTES, Kind, kind_of
+from storage.location import require_space
+from storage.official.files import Kind, kind_of
 
 Advance: TypeAlias = Callable[[int, int], None]
 """Takes the bytes that are here and the bytes of the whole, 0 if not known."""
@@ -35,10 +36,6 @@ class Unavailable(Exception):
 
 class _Interrupted(Exception):
     """An attempt failed in a way that may pass."""
-
-    def __init__(self, reason: str, *, anew: bool = False) -> None:
-        super().__init__(reason)
-        self.anew = anew
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,8 +71,6 @@ def transfer(
             _attempt(url, target, kinds, patience.timeout, advance)
             return
         except _Interrupted as error:
-            if error.anew:
-                forget_transfer(target)
             size = target.stat().st_size if target.exists() else 0
             n_failures = 0 if size > furthest else n_failures + 1
             furthest = max(furthest, size)
@@ -110,70 +105,63 @@ class _Opened:
     stream: IO[bytes]
     start: int
     total: int | None
-    validator: str | None
+    validator: str | None = None
 
 
 def _attempt(
     url: str, target: Path, kinds: Collection[Kind], timeout: float, advance: Advance
 ) -> None:
     note = _read_note(target, url)
-    size = target.stat().st_size if note else 0
-    if note is not None and note["total"] == size:
+    done = target.stat().st_size if note else 0
+    if note is not None and note["total"] == done:
         return
     if url.startswith(("http://", "https://")):
-        opened = _open_http(url, size, note["validator"] if note else None, timeout)
+        opened = _open_http(url, done, note["validator"] if note else None, timeout)
     else:
         opened = _open_filesystem(url)
     with closing(opened.stream):
-        head = b""
+        pieces = _pieces(opened)
         if opened.start == 0:
-            head = _head(opened.stream, kinds)
+            begin = _require_kind(next(pieces, b""), kinds)
             forget_transfer(target)
             target.write_bytes(b"")
             begun = {"url": url, "validator": opened.validator, "total": opened.total}
             _note_path(target).write_text(json.dumps(begun))
-        elif note is None or (opened.start, opened.total) != (size, note["total"]):
-            raise _Interrupted("the content changed between two attempts", anew=True)
-        done = _append(target, head, opened, advance)
+            pieces, done = chain([begin], pieces), 0
+        elif note is None or (opened.start, opened.total) != (done, note["total"]):
+            forget_transfer(target)
+            raise _Interrupted("the content changed between two attempts")
+        total = opened.total or 0
+        require_space(target.parent, total - done, f"downloading {target.name}")
+        with target.open("ab") as file:
+            for piece in pieces:
+                file.write(piece)
+                done += len(piece)
+                advance(done, total)
     if opened.total is not None and done != opened.total:
         raise _Interrupted(f"the connection ended at {done} of {opened.total} bytes")
 
 
-def _append(target: Path, head: bytes, opened: _Opened, advance: Advance) -> int:
-    """Write what comes to the end of a file and return how long it is then."""
-    total, done, piece = opened.total or 0, opened.start, head
-    require_space(target.parent, total - done, f"downloading {target.name}")
-    with target.open("ab") as file:
-        while True:
-            file.write(piece)
+def _pieces(opened: _Opened) -> Iterator[bytes]:
+    done = opened.start
+
+    def broken(error: Exception) -> _Interrupted:
+        return _Interrupted(f"the connection broke at {done} bytes: {error!r}")
+
+    with translated(OSError, http.client.HTTPException, into=broken):
+        while piece := opened.stream.read(PIECE):
             done += len(piece)
-            advance(done, total)
-            with _broken_connection(f"at {done} bytes"):
-                piece = opened.stream.read(PIECE)
-            if not piece:
-                return done
+            yield piece
 
 
-def _head(stream: IO[bytes], kinds: Collection[Kind]) -> bytes:
-    """Return the first bytes, once they show that this is data of the right kind."""
-    with _broken_connection("at its start"):
-        head = stream.read(HEAD_BYTES)
-        while len(head) < HEAD_BYTES and (more := stream.read(HEAD_BYTES - len(head))):
-            head += more
-        if kind_of(head) in kinds:
-            return head
-        page = (head + stream.read(4096)).decode("utf-8", "replace")
+def _require_kind(begin: bytes, kinds: Collection[Kind]) -> bytes:
+    """Return the first bytes, if they show that this is data of the right kind."""
+    if kind_of(begin) in kinds:
+        return begin
+    page = begin[:4096].decode("utf-8", "replace")
     title = re.search(r"<title[^>]*>(.*?)</title>", page, re.DOTALL | re.IGNORECASE)
     shown = " ".join((title[1] if title else page[:80]).split())
     raise _Interrupted(f"a page was sent instead of data: {shown!r}")
-
-
-def _broken_connection(where: str) -> AbstractContextManager[None]:
-    return translated(
-        OSError,
-        http.client.HTTPException,
-        into=lambda error: _Interrupted(f"the connection broke {where}: {error!r}"),
-    )
 
 
 def _open_http(url: str, offset: int, validator: str | None, timeout: float) -> _Opened:
@@ -187,8 +175,14 @@ def _open_http(url: str, offset: int, validator: str | None, timeout: float) -> 
     try:
         response = opener.open(urllib.request.Request(url, headers=headers), timeout=timeout)
     except urllib.error.HTTPError as error:
-        with error:
-            raise _refusal(error) from error
+        error.close()
+        if offset and error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+            return _open_http(url, 0, None, timeout)
+        if error.code in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE):
+            raise Unavailable("not there") from error
+        is_final = error.code < HTTPStatus.INTERNAL_SERVER_ERROR and error.code not in PASSING
+        refusal = Unavailable if is_final else _Interrupted
+        raise refusal(f"the server answered {error.code} {error.reason}") from error
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         if isinstance(reason, socket.gaierror | ConnectionRefusedError):
@@ -208,16 +202,6 @@ def _open_http(url: str, offset: int, validator: str | None, timeout: float) -> 
     return _Opened(response, start, total, tag)
 
 
-def _refusal(error: urllib.error.HTTPError) -> Exception:
-    said = f"the server answered {error.code} {error.reason}"
-    if error.code in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE):
-        return Unavailable("not there")
-    if error.code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-        return _Interrupted("the server has other bytes now", anew=True)
-    is_final = error.code < HTTPStatus.INTERNAL_SERVER_ERROR and error.code not in PASSING
-    return Unavailable(said) if is_final else _Interrupted(said)
-
-
 class _NoDowngrade(urllib.request.HTTPRedirectHandler):
     """Follow redirections, but never from https to http, where anyone could change the bytes."""
 
@@ -235,7 +219,7 @@ def _open_filesystem(url: str) -> _Opened:
     try:
         filesystem, path = fsspec.core.url_to_fs(url)
         filesystem.invalidate_cache()
-        return _Opened(filesystem.open(path, "rb"), 0, filesystem.size(path), None)
+        return _Opened(filesystem.open(path, "rb"), 0, filesystem.size(path))
     except (FileNotFoundError, IsADirectoryError) as error:
         raise Unavailable("not there") from error
     except (PermissionError, ImportError) as error:

@@ -14,6 +14,7 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import reduce
 from typing import Any
 
 from storage.errors import StoreUnavailable, translated
@@ -82,15 +83,16 @@ class State:
     aliases: dict[str, int] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
 
-    def take_in(self, change: Change) -> None:
-        """Become what holds after a change."""
-        for number, tags in change.versions.items():
-            self.versions.setdefault(number, {}).update(tags)
-        self.tags.update(change.tags)
-        for alias, holder in change.aliases.items():
-            self.aliases.pop(alias, None)
-            if holder is not None:
-                self.aliases[alias] = holder
+    def after(self, change: Change) -> "State":
+        """Return what holds after a change."""
+        changed = {n: {**self.versions.get(n, {}), **tags} for n, tags in change.versions.items()}
+        holders = {**self.aliases, **change.aliases}
+        return State(
+            self.name,
+            versions=self.versions | changed,
+            aliases={alias: n for alias, n in holders.items() if n is not None},
+            tags={**self.tags, **change.tags},
+        )
 
     def version(self, number: int) -> ModelVersion:
         """Return the version of a number that there is."""
@@ -141,10 +143,7 @@ class ModelRecord:
 
     def state(self, name: str) -> State:
         """Return what is registered under a name today."""
-        state = State(name)
-        for change in self.history(name):
-            state.take_in(change)
-        return state
+        return reduce(State.after, self.history(name), State(name))
 
     def add(self, name: str, tags: Tags) -> ModelVersion:
         """Note a version of these tags, one of which is the run's `identity`, and return it.
@@ -155,24 +154,22 @@ class ModelRecord:
             state = self.state(name)
             known = state.of_run(tags["identity"])
             number = known.number if known else max(state.versions, default=0) + 1
-            if known is None or not tags.items() <= known.tags.items():
-                change = Change(versions={number: tags}, reason="registered")
-                self._append(name, change)
-                state.take_in(change)
-            return state.version(number)
+            change = Change(versions={number: tags}, reason="registered")
+            return self._append(state, change).version(number)
 
     def note(self, name: str, change: Change) -> None:
         """Add a change, unless everything is so already."""
         with self._claims.hold(f"registered-{name}"):
-            before, after = self.state(name), self.state(name)
-            after.take_in(change)
-            if before != after:
-                self._append(name, change)
+            self._append(self.state(name), change)
 
-    def _append(self, name: str, change: Change) -> None:
-        number = len(self._files(name)) + 1
-        place = self._folder / name / f"{number:06d}.json"
-        place.write_bytes(json.dumps(asdict(change), indent=1).encode())
+    def _append(self, before: State, change: Change) -> State:
+        """Write a change, unless everything is so already; return what holds after it."""
+        after = before.after(change)
+        if after != before:
+            number = len(self._files(before.name)) + 1
+            place = self._folder / before.name / f"{number:06d}.json"
+            place.write_bytes(json.dumps(asdict(change), indent=1).encode())
+        return after
 
     def _files(self, name: str) -> list[str]:
         names = (self._folder / name).names()

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
@@ -60,7 +61,7 @@ def test_the_address_that_a_benchmark_prints_shows_every_model_on_a_chart_of_its
             darcy[log_made_up(root, uri, "darcy", model, 2 * error)] = 2 * error
         monkeypatch.setenv("LSM_STORE", str(root))
         monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
-        show_where(Settings.from_environment(), "a report", SUITE)
+        show_where(Namespace(json=False), Settings.from_environment(), "a report", SUITE)
         found = re.search(r"^MLflow: +(http\S+)$", capsys.readouterr().out, re.MULTILINE)
         assert found
 

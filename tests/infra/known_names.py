@@ -90,7 +90,7 @@ def complaint(command: Sequence[str]) -> str | None:
 
 
 def _lsm(arguments: Sequence[str]) -> str | None:
-    from flows.cli.parser import parser
+    from flows.cli.main import parser
 
     try:
         parser().parse_args(arguments)

@@ -25,8 +25,7 @@ import numpy as np
 from scipy.io import savemat
 
 from storage.location import Location
-from storage.official.benchmark import PublishedBenchmark
-from storage.official.catalogue import published_benchmarks
+from storage.official.catalogue import PublishedBenchmark, published_benchmarks
 from storage.official.conversion import convert_published
 from storage.official.download import download_published
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import xarray as xr
 from safetensors.numpy import save
 
 from storage.datasets.reader import open_dataset
-from storage.datasets.spool import SampleSpool
 from storage.errors import StorageError
-from storage.fields.files import FieldFile, NamedArray, read_fields, variable_names, write_fields
+from storage.fields.files import read_fields, variable_names, write_fields
 from storage.location import Location
 from storage.official.download import FileRecord, read_record
 from storage.official.files import as_dask, open_array
@@ -22,7 +22,7 @@ from storage.runs.checkpoints import Checkpoints
 from storage.runs.leases import Leases
 from storage.tracking.model_record import Change, ModelRecord
 from tests.storage.damaged_json import changed_values
-from tests.storage.datasets.small import small_schema, write_whole
+from tests.storage.datasets.small import job, small_schema, write_whole
 from tests.storage.official.small_files import small_benchmark, write_mat73
 
 
@@ -95,13 +95,13 @@ def make_checkpoints(folder: Path) -> None:
     checkpoints.save_best(save({"w": np.arange(6.0)}))
     checkpoints.write_result({"test": {"rel_l2": 0.1}, "epochs": 4})
     checkpoints.write_arrays("showcase", {"u": np.arange(60.0).reshape(3, 20)})
-    spool = SampleSpool(Location.parse(str(folder / "spool")))
-    spool.put(0, {"u": np.arange(60.0), "seed": np.int64(3)})
+    spool = job(Location.parse(str(folder / "spool")), small_schema())
+    spool.keep_sample(0, {"u": np.arange(60.0), "seed": np.int64(3)})
 
 
 def read_checkpoints(folder: Path) -> Any:
     checkpoints = Checkpoints(Location.parse(str(folder / "run")))
-    spooled = SampleSpool(Location.parse(str(folder / "spool"))).get(0)
+    spooled = job(Location.parse(str(folder / "spool")), small_schema()).kept_sample(0)
     state = checkpoints.latest()
     assert state is not None
     assert len(state) > 100, "a damaged checkpoint was taken for a whole one"
@@ -266,9 +266,9 @@ def make_fields(name: str) -> Callable[[Path], None]:
 
     def make(folder: Path) -> None:
         values = np.random.default_rng(0).standard_normal((3, 4, 5)).astype(np.float32)
-        pressure = NamedArray(values=values, dims=("sample", "x", "y"), unit="Pa")
+        pressure = (("sample", "x", "y"), values, {"units": "Pa", "long_name": ""})
         places = {"x": np.linspace(0, 1, 4), "y": np.linspace(0, 2, 5)}
-        write_fields(folder / name, FieldFile(variables={"pressure": pressure}, coordinates=places))
+        write_fields(folder / name, xr.Dataset({"pressure": pressure}, coords=places))
 
     return make
 
@@ -289,8 +289,7 @@ def read_a_field_file(folder: Path) -> Any:
 
 
 def make_package(folder: Path) -> None:
-    from flows.steps.models.packaging import _write_artifacts
-    from flows.steps.models.surrogates import trained_run
+    from flows.steps.models.packaging import _write_artifacts, trained_run
     from tests.flows.steps.trained_runs import cell, write_run
 
     root = Location.parse(str(folder.parent / "store"))

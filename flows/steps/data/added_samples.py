@@ -21,9 +21,7 @@ import numpy as np
 
 from flows.errors import BadInput
 from lsm_core.benchmarks.benchmark import Benchmark
-from lsm_core.experiments.plans.extended import AddedSamples, ExtendedPlan
-from lsm_core.experiments.plans.official import OfficialPlan
-from lsm_core.experiments.plans.plan import DataPlan
+from lsm_core.experiments.plans import AddedSamples, DataPlan, ExtendedPlan, OfficialPlan
 from lsm_core.problems.variable import Variable
 from storage.datasets.reader import Dataset, open_dataset
 from storage.errors import StorageError
@@ -119,13 +117,12 @@ def _take(path: Path, benchmark: Benchmark, root: Location, settled: float) -> A
     age = time.time() - _changed(path)
     if age < settled:
         raise ValueError(f"it changed {age:.0f} s ago and may not be whole; {settled:.0f} s decide")
-    before = _changed(path)
     digest = _digest(path)
     place = _place(root, benchmark, digest)
     if place.exists():
         return AddedSamples(digest=digest, n_samples=len(next(iter(_read(place).values()))))
     arrays = _checked(read_fields(path, [v.name for v in _needed(benchmark)]), benchmark)
-    if _changed(path) != before or _digest(path) != digest:
+    if _digest(path) != digest:
         raise ValueError("it changed while it was read")
     _keep(place, arrays)
     return AddedSamples(digest=digest, n_samples=len(next(iter(arrays.values()))))
@@ -178,7 +175,7 @@ def _place(root: Location, benchmark: Benchmark, digest: str) -> Location:
 
 def _read(place: Location) -> Arrays:
     with np.load(io.BytesIO(place.read_bytes()), allow_pickle=False) as file:
-        return {name: file[name] for name in file.files}
+        return dict(file)
 
 
 def _files(path: Path) -> list[Path]:

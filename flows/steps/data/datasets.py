@@ -6,27 +6,36 @@ job.generate_block(index)                 any order, any process
 job.finish()                                  verify, mark complete
 """
 
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from flows.errors import GenerationFailed
 from flows.steps.data.added_samples import given_samples
-from flows.steps.data.known_samples import known_samples
 from flows.steps.training.sources import source_digest
 from lsm_core.benchmarks.benchmark import Benchmark
-from lsm_core.experiments.plans.official import OfficialPlan
-from lsm_core.experiments.plans.plan import DataPlan
+from lsm_core.experiments.plans import DataPlan, OfficialPlan
 from lsm_core.solvers.convergence import SolveFailed
-from storage.datasets.schema import DatasetSchema, VariableSchema
-from storage.datasets.spool import SampleSpool
+from storage.datasets.reader import Dataset, open_dataset
+from storage.datasets.schema import (
+    SPLITS,
+    DatasetSchema,
+    VariableSchema,
+    digest_of,
+    environment,
+)
 from storage.datasets.writer import DatasetJob
+from storage.errors import StorageError
 from storage.location import Location
-from storage.provenance import environment
 
 REPLACEMENT_STEP = 100_000_000
 MAX_REPLACEMENTS = 5
+SAME = ("kind", "generator", "sources", "benchmark", "parameters")
+"""What two datasets must have in common for a seed to give the same sample in both."""
 
 SEED = VariableSchema(
     name="seed",
@@ -96,7 +105,7 @@ class Generation(DatasetJob):
         plan, block = self.plan, self.schema.block(index)
         samples = given_samples(plan, self.root, block)
         planned = {sample: plan.seed_of(sample) for sample in block if sample not in samples}
-        samples |= known_samples(self.schema, self.location, planned, REPLACEMENT_STEP)
+        samples |= _known_samples(self.schema, self.location, planned)
         unknown = [sample for sample in block if sample not in samples]
         if plan.keep_each_sample:
             samples |= {sample: self._kept_or_solved(sample) for sample in unknown}
@@ -106,23 +115,14 @@ class Generation(DatasetJob):
         names = [variable.name for variable in self.schema.variables]
         self.write_block(index, {n: np.stack([samples[s][n] for s in block]) for n in names})
         if plan.keep_each_sample:
-            self._spool.discard(block)
+            self.discard_samples(block)
         return index
 
-    def finish(self) -> None:
-        """Verify the blocks, mark the dataset complete and sweep up samples kept one by one."""
-        super().finish()
-        self._spool.location.remove()
-
-    @property
-    def _spool(self) -> SampleSpool:
-        return SampleSpool.beside(self.location)
-
     def _kept_or_solved(self, sample: int) -> dict[str, Any]:
-        kept = self._spool.get(sample)
+        kept = self.kept_sample(sample)
         if kept is None:
             kept = _solve_one(self.plan.benchmark, self.plan.seed_of(sample))
-            self._spool.put(sample, kept)
+            self.keep_sample(sample, kept)
         return kept
 
 
@@ -130,6 +130,57 @@ def plan_generation(plan: DataPlan, root: Location) -> Generation:
     """Return the making of a plan's dataset; nothing is touched yet."""
     schema = schema_of(plan)
     return Generation(location=_location(plan, schema, root), schema=schema, plan=plan, root=root)
+
+
+def _known_samples(
+    schema: DatasetSchema, location: Location, seeds: dict[int, int]
+) -> dict[int, dict[str, Any]]:
+    """Return those of some planned seeds, by sample, that other datasets of the folder have.
+
+    A plan with more training samples is another dataset, and most of its samples are those of the
+    one before. A seed gives the same sample on any machine, so it is copied from there. What cannot
+    be read is left to the solver.
+    """
+    folder = Location(location.url.rsplit("/", 1)[0])
+    names = [variable.name for variable in schema.variables]
+    found: dict[int, dict[str, Any]] = {}
+    for dataset, places in _relatives(folder, location.name, _origin(schema.provenance)):
+        wanted = {s: seed for s, seed in seeds.items() if s not in found and seed in places}
+        if not wanted:
+            continue
+        rows = [places[seed] for seed in wanted.values()]
+        with suppress(StorageError):
+            arrays = {n: dataset.read(array, rows) for n, array in dataset.arrays(names).items()}
+            for row, sample in enumerate(wanted):
+                found[sample] = {name: values[row] for name, values in arrays.items()}
+    return found
+
+
+@cache
+def _relatives(
+    folder: Location, own: str, origin: str
+) -> tuple[tuple[Dataset, dict[int, int]], ...]:
+    """Return the complete datasets of the same origin, each with the places of its seeds.
+
+    A stored seed of `REPLACEMENT_STEP` or more stands for the planned one that it replaced; samples
+    of files have none.
+    """
+    found = []
+    for name in folder.names():
+        if name == own or not name.endswith(".zarr"):
+            continue
+        with suppress(StorageError):
+            dataset = open_dataset(folder / name)
+            if _origin(dataset.provenance) == origin:
+                parts = [dataset.part(split, ["seed"])[:]["seed"] for split in SPLITS]
+                seeds = enumerate(np.concatenate(parts).tolist())
+                places = {seed % REPLACEMENT_STEP: place for place, seed in seeds if seed >= 0}
+                found.append((dataset, places))
+    return tuple(found)
+
+
+def _origin(provenance: Mapping[str, Any]) -> str:
+    return digest_of({key: provenance.get(key) for key in SAME})
 
 
 def _solve(benchmark: Benchmark, seeds: list[int]) -> list[dict[str, Any]]:

@@ -5,38 +5,25 @@ place = fetch_and_convert(name, root, mirrors, plan.stride, report, n_workers)
 plan = identified(plan, place)                      names the files by their hash
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import cast
+from functools import partial
 
 from flows.errors import BadInput
 from flows.steps.data.compute import map_unordered, run_on_every_worker
-from lsm_core.experiments.plans.official import OfficialPlan
-from lsm_core.experiments.plans.plan import DataPlan
-from lsm_core.names import BenchmarkName
+from lsm_core.experiments.plans import DataPlan, OfficialPlan
 from storage.datasets.reader import open_dataset
 from storage.errors import DatasetIncomplete, NotADataset, PublishedFileInvalid
 from storage.location import Location
-from storage.official.benchmark import PublishedBenchmark
-from storage.official.catalogue import published_benchmarks
-from storage.official.conversion import (
-    Conversion,
-    begin_conversion,
-    convert_block_elsewhere,
-    convert_published,
-    finish_conversion,
-    plan_conversion,
-    remove_scratch,
-    report_blocks,
-    require_converted,
-)
+from storage.official.catalogue import PublishedBenchmark, published_benchmarks
+from storage.official.conversion import Conversion, convert_published, plan_conversion
 from storage.official.download import Report, download_published
 from storage.official.export import exported_benchmark
 
 
 def fetch_and_convert(
-    name: BenchmarkName,
+    name: str,
     root: Location,
     mirrors: Sequence[str],
     stride: int | None,
@@ -52,11 +39,14 @@ def fetch_and_convert(
     """
     benchmark = _offered(name, mirrors)
     download_published(benchmark, root, mirrors, report)
-    if dask_address is None:
-        return convert_published(benchmark, root, stride=stride, report=report, n_workers=n_workers)
-    conversion = plan_conversion(benchmark, root, stride=stride)
-    _convert_on_cluster(conversion, report, n_workers, dask_address)
-    return conversion.location
+    return convert_published(
+        benchmark,
+        root,
+        stride=stride,
+        report=report,
+        n_workers=n_workers,
+        elsewhere=partial(_convert_on_cluster, dask_address) if dask_address else None,
+    )
 
 
 def official_plan(plan: DataPlan, mirrors: Sequence[str]) -> OfficialPlan:
@@ -66,8 +56,7 @@ def official_plan(plan: DataPlan, mirrors: Sequence[str]) -> OfficialPlan:
     samples to train and to test on; BadInput otherwise. Of validation samples, which the official
     protocol does not have, those are taken that the files leave unused.
     """
-    name = cast(BenchmarkName, plan.benchmark.name)
-    offered = _offered(name, mirrors)
+    offered = _offered(plan.benchmark.name, mirrors)
     there = {part: len(samples) for part, samples in offered.splits["release"].items()}
     if there["train"] < plan.n_train or there["test"] < plan.n_test:
         raise BadInput(
@@ -89,7 +78,7 @@ def identified(plan: OfficialPlan, place: Location) -> OfficialPlan:
 
 def converted_plan(plan: DataPlan, root: Location, mirrors: Sequence[str]) -> OfficialPlan:
     """Return a plan on official files that were converted before; BadInput if they were not."""
-    official, name = official_plan(plan, mirrors), cast(BenchmarkName, plan.benchmark.name)
+    official, name = official_plan(plan, mirrors), plan.benchmark.name
     with suppress(PublishedFileInvalid, NotADataset, DatasetIncomplete):
         conversion = plan_conversion(_offered(name, mirrors), root, stride=official.stride)
         return identified(official, conversion.location)
@@ -100,22 +89,15 @@ def converted_plan(plan: DataPlan, root: Location, mirrors: Sequence[str]) -> Of
 
 
 def _convert_on_cluster(
-    conversion: Conversion, report: Report, n_workers: int, dask_address: str
-) -> None:
-    """Convert the missing blocks on a cluster; verify them and mark the dataset complete here."""
-    missing = begin_conversion(conversion, report, n_workers, elsewhere=True)
-    if missing:
-        converted = map_unordered(
-            convert_block_elsewhere,
-            [(conversion, index) for index in missing],
-            n_workers=n_workers,
-            dask_address=dask_address,
-        )
-        report_blocks(conversion, missing, converted, report)
-        require_converted(conversion, missing)
-    finish_conversion(conversion)
-    if missing and conversion.root.local_path is None:
-        run_on_every_worker(remove_scratch, conversion, dask_address=dask_address)
+    dask_address: str,
+    convert_block: Callable[[Conversion, int], int],
+    arguments: list[tuple[Conversion, int]],
+) -> Iterator[int]:
+    """Convert blocks on a cluster; what each machine brought there from afar is removed."""
+    yield from map_unordered(convert_block, arguments, n_workers=1, dask_address=dask_address)
+    conversion, _ = arguments[0]
+    if conversion.root.local_path is None:
+        run_on_every_worker(Conversion.remove_scratch, conversion, dask_address=dask_address)
 
 
 def _stride(offered: PublishedBenchmark, plan: DataPlan) -> int:
@@ -137,7 +119,7 @@ def _named(offered: PublishedBenchmark) -> str:
     return f"the {'exported' if offered.kind == 'exported' else 'official'} files of {offered.name}"
 
 
-def _offered(name: BenchmarkName, mirrors: Sequence[str]) -> PublishedBenchmark:
+def _offered(name: str, mirrors: Sequence[str]) -> PublishedBenchmark:
     offers = (exported_benchmark(mirror, name) for mirror in mirrors)
     offered = next(
         (offer for offer in offers if offer is not None), published_benchmarks().get(name)

@@ -20,7 +20,6 @@ from flows.errors import BadInput
 from flows.steps.models.packaging import PackagedModel, registered_model
 from flows.steps.results import stored_result
 from flows.steps.training.fields import PartsOfStore, part_of
-from lsm_core.benchmarks.benchmark import Benchmark
 from lsm_core.evaluation.evaluate import relative_errors
 from lsm_core.evaluation.promotion import Decision, PromotionRule, decide
 from lsm_core.names import BenchmarkName
@@ -54,15 +53,21 @@ class Verdict:
 
     @classmethod
     def on(
-        cls, champion: ModelVersion, challenger: ModelVersion, promoted: bool, reason: str
+        cls,
+        champion: ModelVersion,
+        challenger: ModelVersion,
+        promoted: bool,
+        reason: str,
+        decision: Decision | None = None,
     ) -> "Verdict":
-        """Return a verdict that rests on no figures."""
+        """Return the verdict on two versions of a name."""
         return cls(
             model=champion.name,
             promoted=promoted,
             reason=reason,
             champion=champion.number,
             challenger=challenger.number,
+            decision=decision,
         )
 
     def to_plain(self) -> dict[str, Any]:
@@ -101,7 +106,7 @@ def judge(
         verdict = Verdict.on(champion, challenger, True, "it is the champion")
         registry.note(name, Change(aliases={"challenger": None}, reason=verdict.reason))
         return verdict
-    return _judge(registry, champion, challenger, open_dataset(dataset), rule or PromotionRule())
+    return _judge(registry, champion, challenger, open_dataset(dataset), rule)
 
 
 def judge_left(
@@ -154,12 +159,7 @@ def _dataset_of(result: Result, root: Location) -> Dataset:
     return open_dataset(place).first(result.settings.get("data", {}).get("split_sizes", {}))
 
 
-def settle_champion(
-    results: Sequence[Result],
-    root: Location,
-    tracking_uri: str,
-    rule: PromotionRule | None = None,
-) -> Verdict | None:
+def settle_champion(results: Sequence[Result], root: Location, tracking_uri: str) -> Verdict | None:
     """Let the best of some registered runs of a benchmark challenge its champion.
 
     The best has the least error on validation samples, so that the test samples judge a model
@@ -170,7 +170,7 @@ def settle_champion(
     fair = [result for result in results if result.selection != "best_test"]
     if not fair:
         return None
-    best = min(fair, key=_choosing_error)
+    best = min(fair, key=lambda result: (result.validation or result.test)[Result.ERROR])
     registry, name = ModelRegistry(tracking_uri, root), registered_name(best.benchmark)
     models = registry.state(name)
     champion, challenger = models.with_alias("champion"), models.of_run(best.identity)
@@ -189,11 +189,7 @@ def settle_champion(
     lost = challenger.tags.get("judged/promoted") == "False"
     if lost and challenger.tags.get("judged/against") == str(champion.number):
         return None  # the verdict would be the same
-    return _judge(registry, champion, challenger, dataset, rule or PromotionRule())
-
-
-def _choosing_error(result: Result) -> float:
-    return (result.validation or result.test)[Result.ERROR]
+    return _judge(registry, champion, challenger, dataset)
 
 
 def _judge(
@@ -201,7 +197,7 @@ def _judge(
     champion: ModelVersion,
     challenger: ModelVersion,
     dataset: Dataset,
-    rule: PromotionRule,
+    rule: PromotionRule | None = None,
 ) -> Verdict:
     """Compare two versions on the test samples of a dataset, and keep what follows from it."""
     name, digest = champion.name, _test_digest(dataset)
@@ -210,9 +206,8 @@ def _judge(
         sample_errors(registered_model(registry, version), dataset)
         for version in (champion, challenger)
     )
-    decision = decide(before, after, rule)
-    verdict = Verdict.on(champion, challenger, decision.promoted, decision.reason)
-    verdict = replace(verdict, decision=decision)
+    decision = decide(before, after, rule or PromotionRule())
+    verdict = Verdict.on(champion, challenger, decision.promoted, decision.reason, decision)
     aliases: dict[str, int | None] = {"champion": challenger.number} if verdict.promoted else {}
     if "challenger" in challenger.aliases:
         aliases["challenger"] = None
@@ -234,16 +229,12 @@ def sample_errors(model: PackagedModel, dataset: Dataset) -> np.ndarray[Any, np.
     """
     sizes = dict(dataset.to_xarray().sizes)
     grid = {axis: int(sizes[axis]) for axis in model.benchmark.space}
-    benchmark = _on_grid(model.benchmark, grid)
+    benchmark = model.benchmark
+    if benchmark.shape.space != tuple(grid.values()):
+        benchmark = benchmark.at_resolution(next(iter(grid.values())))
     parts = PartsOfStore(part_of(dataset, benchmark, "test"), benchmark)
     errors = relative_errors(model.predictor.surrogate(grid), parts, EVALUATION_BATCH)
     return errors.double().numpy()
-
-
-def _on_grid(benchmark: Benchmark, grid: dict[str, int]) -> Benchmark:
-    if benchmark.shape.space == tuple(grid.values()):
-        return benchmark
-    return benchmark.at_resolution(next(iter(grid.values())))
 
 
 def _require_locked(

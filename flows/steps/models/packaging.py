@@ -1,4 +1,7 @@
-"""Trained models as MLflow model folders, which run where this project is not installed."""
+"""Trained models: of finished runs, and as MLflow model folders.
+
+A folder runs where this project is not installed.
+"""
 
 import json
 import logging
@@ -7,26 +10,33 @@ import sys
 import tempfile
 import uuid
 import warnings
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from itertools import accumulate
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, get_args
 
+import numpy as np
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from flows.errors import BadInput
-from flows.steps.models.surrogates import TrainedRun, trained_run
-from flows.steps.results import stored_result
+from flows.steps.results import result_in, stored_result
 from flows.steps.training.sources import imported_packages, module_path, reachable
+from flows.steps.training.workplace import selected_weights
 from lsm_core.benchmarks.benchmark import Benchmark
-from lsm_core.experiments.plans.extended import benchmark_from_plain
+from lsm_core.experiments.experiment import Experiment
+from lsm_core.experiments.plans import benchmark_from_plain
 from lsm_core.names import ModelName
 from lsm_core.problems.variable import Variable
+from lsm_core.result import Result
 from lsm_core.surrogates.predictor import Predictor, TrainedModel
+from storage.errors import translated
+from storage.location import Location
+from storage.runs.checkpoints import Checkpoints
 from storage.tracking.model_record import ModelVersion
 from storage.tracking.registry import ModelRegistry
 
@@ -54,11 +64,61 @@ class PackagedModel:
     benchmark: Benchmark
     predictor: Predictor
     facts: dict[str, Any]
+    """What identifies a model and what is known of its quality, as plain data."""
 
-    @classmethod
-    def of_run(cls, run: TrainedRun) -> "PackagedModel":
-        """Return what a package of a run would hold."""
-        return cls(run.benchmark, run.predictor, facts(run))
+
+@dataclass(frozen=True)
+class TrainedRun(PackagedModel):
+    """The model of a finished run, with its result and one input for it."""
+
+    result: Result
+    example: dict[str, np.ndarray[Any, np.dtype[Any]]]
+
+
+def trained_run(identity: str, root: Location) -> TrainedRun:
+    """Return the model that a run has trained; BadInput if there is none."""
+    checkpoints = Checkpoints(root / "checkpoints" / identity)
+    result = result_in(checkpoints)
+    if result is None:
+        raise BadInput(
+            f"there is no finished run {identity} in {root}; `lsm train` makes one, and every "
+            "report names those there are"
+        )
+
+    def unusable(error: Exception) -> BadInput:
+        why = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        return BadInput(f"the model of run {identity} cannot be rebuilt: {why}")
+
+    with translated(KeyError, ValueError, TypeError, FileNotFoundError, into=unusable):
+        experiment = Experiment.from_plain(result.settings)
+        benchmark = experiment.benchmark
+        model = TrainedModel(
+            benchmark=benchmark.name,
+            model_name=experiment.model_name,
+            model=experiment.model,
+            space=benchmark.space,
+            n_steps=benchmark.n_steps,
+            inputs=benchmark.with_role("input"),
+            targets=benchmark.with_role("target"),
+        )
+        shown = checkpoints.arrays("showcase")
+        return TrainedRun(
+            benchmark=benchmark,
+            predictor=Predictor(model, selected_weights(checkpoints)),
+            facts=_facts(result),
+            result=result,
+            example={v.name: shown[v.name][:1] for v in model.inputs},
+        )
+
+
+def _facts(result: Result) -> dict[str, Any]:
+    plain, data = result.to_plain(), result.settings["data"]
+    return {
+        **{name: plain[name] for name in FACTS},
+        "n_train": data["split_sizes"]["train"],
+        "added": data.get("added", []),
+        "dataset": result.dataset.digest,
+    }
 
 
 def package(run: TrainedRun, folder: Path) -> Path:
@@ -82,7 +142,7 @@ def package(run: TrainedRun, folder: Path) -> Path:
                 signature=signature(run.predictor),
                 input_example=run.example,
                 pip_requirements=list(requirements()),
-                metadata=facts(run),
+                metadata=run.facts,
             )
         if folder.exists():
             shutil.rmtree(folder)
@@ -115,20 +175,9 @@ def open_package(folder: Path) -> PackagedModel:
 def registered_model(registry: ModelRegistry, version: ModelVersion) -> PackagedModel:
     """Return the model of a version: of its run, or MLflow's copy if another store has that."""
     if stored_result(registry.root, version.tags["identity"]) is not None:
-        return PackagedModel.of_run(trained_run(version.tags["identity"], registry.root))
+        return trained_run(version.tags["identity"], registry.root)
     with tempfile.TemporaryDirectory() as scratch:
         return open_package(registry.download(version, Path(scratch)))
-
-
-def facts(run: TrainedRun) -> dict[str, Any]:
-    """Return what identifies a model and what is known of its quality, as plain data."""
-    plain, data = run.result.to_plain(), run.result.settings["data"]
-    return {
-        **{name: plain[name] for name in FACTS},
-        "n_train": data["split_sizes"]["train"],
-        "added": data.get("added", []),
-        "dataset": run.result.dataset.digest,
-    }
 
 
 def signature(predictor: Predictor) -> "ModelSignature":
@@ -136,7 +185,6 @@ def signature(predictor: Predictor) -> "ModelSignature":
 
     The axes of space are free if the model can move to another grid.
     """
-    import numpy as np
     from mlflow.models import ModelSignature
     from mlflow.types import Schema, TensorSpec
 
@@ -157,8 +205,8 @@ def signature(predictor: Predictor) -> "ModelSignature":
 @cache
 def requirements() -> tuple[str, ...]:
     """Return the packages that a model folder's sources import, in the versions used here."""
-    others = imported_packages(_modules()) - set(sys.stdlib_module_names) - {"lsm_core"}
-    return tuple(sorted(map(_pinned, others)))
+    imported = imported_packages({SERVED, *_modules()})
+    return tuple(sorted(map(_pinned, imported - set(sys.stdlib_module_names) - {"lsm_core"})))
 
 
 def _pinned(package: str) -> str:
@@ -173,24 +221,20 @@ def _pinned(package: str) -> str:
 
 
 def _modules() -> set[str]:
-    """Return the modules that run inside a model folder, packages of theirs included."""
+    """Return the modules of the core that run inside a model folder, packages included."""
     # The catalogue finds models by their names, which no import tells.
     models = (f"lsm_core.models.{name}" for name in get_args(ModelName))
-    modules = reachable((SERVED, *models))
-    parents = {
-        ".".join(parts[:depth])
-        for parts in (module.split(".") for module in modules)
-        for depth in range(1, len(parts))
-    }
-    return modules | {parent for parent in parents if parent.startswith("lsm_core")}
+    with_packages = (
+        accumulate(module.split("."), "{}.{}".format) for module in reachable((SERVED, *models))
+    )
+    return {name for names in with_packages for name in names if name.startswith("lsm_core")}
 
 
 def _copy_sources(target: Path) -> Path:
     """Copy the modules of the core that a model needs, as the packages they are."""
-    for module in _modules() - {SERVED}:
-        source = module_path(module)
-        place = target.joinpath(*module.split("."))
-        place = place / source.name if source.name == "__init__.py" else place.with_suffix(".py")
+    home = module_path("lsm_core").parent.parent
+    for source in map(module_path, _modules()):
+        place = target / source.relative_to(home)
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, place)
     return target
@@ -207,9 +251,9 @@ def _pyfunc() -> ModuleType:
 
 def _write_artifacts(run: TrainedRun, folder: Path) -> dict[str, str]:
     settings = {
-        "trained_model": run.predictor.model.plain(),
+        "trained_model": asdict(run.predictor.model),
         "data": run.result.settings["data"],
-        "facts": facts(run),
+        "facts": run.facts,
     }
     places = {name: folder / file for name, file in ARTIFACTS.items()}
     places["settings"].write_text(json.dumps(settings, indent=1, sort_keys=True), encoding="utf-8")

@@ -2,15 +2,21 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import xarray as xr
 from numpy.typing import NDArray
 
 from flows.errors import BadInput
-from flows.steps.models.packaging import PackagedModel, open_package, registered_model
-from flows.steps.models.surrogates import trained_run
+from flows.steps.models.packaging import (
+    PackagedModel,
+    open_package,
+    registered_model,
+    trained_run,
+)
 from flows.steps.reports.pictures import length_unit
 from lsm_core.benchmarks.benchmark import Benchmark
 from lsm_core.problems.panel import Panel
@@ -18,9 +24,7 @@ from lsm_core.reporting.figures import panel_figure, showcase
 from lsm_core.surrogates.predictor import TrainedModel
 from storage.errors import NoSuchModel
 from storage.fields.files import (
-    FieldFile,
     FieldFileInvalid,
-    NamedArray,
     read_fields,
     require_writable_kind,
     variable_names,
@@ -64,23 +68,22 @@ def predict_file(
         outputs.require_possible()
         packaged = find_model(model, root, tracking_uri)
         given = _given(source, packaged.predictor.model)
-        predicted = packaged.predictor(given)
-        _write(outputs.fields, packaged, predicted, model)
+        prediction = _Prediction(packaged, given, packaged.predictor(given))
+        prediction.write_fields(outputs.fields, model)
     except (FieldFileInvalid, NoSuchModel) as error:
         raise BadInput(str(error)) from error
     except ValueError as error:
         raise BadInput(f"{source} does not suit the model {model}: {error}") from error
-    drawing = _Drawing(packaged, given, predicted)
     if outputs.plot is not None:
-        Location.parse(str(outputs.plot)).write_bytes(drawing.picture().encode())
+        Location.parse(str(outputs.plot)).write_bytes(prediction.picture().encode())
     return {
         "model": packaged.facts["identity"],
-        "samples": len(next(iter(predicted.values()))),
-        "grid": drawing.grid,
+        "samples": prediction.n_samples,
+        "grid": prediction.grid,
         "fields": str(outputs.fields),
         "plot": str(outputs.plot) if outputs.plot else None,
-        "vtk": [str(path) for path in drawing.write_vtk(outputs.vtk)] if outputs.vtk else [],
-        "rel_l2": _errors(given, predicted),
+        "vtk": [str(path) for path in prediction.write_vtk(outputs.vtk)] if outputs.vtk else [],
+        "rel_l2": prediction.errors,
     }
 
 
@@ -98,7 +101,7 @@ def find_model(text: str, root: Location, tracking_uri: str) -> PackagedModel:
             f"{text!r} names no model, {found}: a run in {root}, a registered model like "
             "lsm-darcy@champion, or a model folder"
         )
-    return PackagedModel.of_run(trained_run(runs[0], root))
+    return trained_run(runs[0], root)
 
 
 def _given(source: Path, model: TrainedModel) -> Arrays:
@@ -111,32 +114,6 @@ def _given(source: Path, model: TrainedModel) -> Arrays:
     if all(values.ndim == n_axes[name] for name, values in arrays.items()):
         return {name: values[None] for name, values in arrays.items()}
     return arrays
-
-
-def _write(target: Path, packaged: PackagedModel, predicted: Arrays, model: str) -> None:
-    variables = {
-        v.name: NamedArray(
-            values=predicted[v.name],
-            dims=("sample", *v.dims),
-            unit=v.unit,
-            description=f"{v.description}, predicted" if v.description else "predicted",
-        )
-        for v in packaged.predictor.model.targets
-    }
-    sizes = {
-        dim: size
-        for named in variables.values()
-        for dim, size in zip(named.dims, named.values.shape, strict=True)
-    }
-    benchmark = _benchmark_at(packaged, {axis: sizes[axis] for axis in packaged.benchmark.space})
-    known = benchmark.coordinates if benchmark is not None else {}
-    attributes = {"model": model, **{k: str(v) for k, v in packaged.facts.items() if k != "test"}}
-    content = FieldFile(
-        variables=variables,
-        coordinates={axis: x for axis, x in known.items() if sizes.get(axis) == len(x)},
-        attributes=attributes,
-    )
-    write_fields(target, content)
 
 
 def _errors(given: Arrays, predicted: Arrays) -> list[float] | None:
@@ -154,52 +131,72 @@ def _errors(given: Arrays, predicted: Arrays) -> list[float] | None:
     return [float(error) for error in errors]
 
 
-def _benchmark_at(packaged: PackagedModel, grid: Mapping[str, int]) -> Benchmark | None:
-    """Return the benchmark on a grid, or None if it has no such grid."""
-    if dict(grid) == packaged.predictor.model.grid:
-        return packaged.benchmark
-    try:
-        moved = packaged.benchmark.at_resolution(next(iter(grid.values())))
-    except ValueError:
-        return None
-    return moved if moved.shape.space == tuple(grid.values()) else None
-
-
-class _Drawing:
-    """Pictures and meshes of the samples of one prediction."""
+class _Prediction:
+    """What a model made of the samples of a file: as fields, as a picture and as meshes."""
 
     def __init__(self, packaged: PackagedModel, given: Arrays, predicted: Arrays) -> None:
         self.packaged, self.given, self.predicted = packaged, given, predicted
         model = packaged.predictor.model
-        first = model.targets[0]
-        sizes = dict(zip(first.dims, predicted[first.name].shape[1:], strict=True))
-        self.grid = {axis: sizes[axis] for axis in model.space}
+        self.n_samples = len(predicted[model.targets[0].name])
+        self.sizes = {
+            dim: size
+            for v in model.targets
+            for dim, size in zip(v.dims, predicted[v.name].shape[1:], strict=True)
+        }
+        self.grid = {axis: self.sizes[axis] for axis in model.space}
         self.model = model.at(self.grid)
-        self.has_truth = _errors(given, predicted) is not None
+        self.errors = _errors(given, predicted)
         self.length_unit = length_unit(packaged.benchmark)
+
+    @cached_property
+    def benchmark(self) -> Benchmark | None:
+        """Return the benchmark on the grid of the samples, or None if it has no such grid."""
+        if self.grid == self.packaged.predictor.model.grid:
+            return self.packaged.benchmark
+        try:
+            moved = self.packaged.benchmark.at_resolution(next(iter(self.grid.values())))
+        except ValueError:
+            return None
+        return moved if moved.shape.space == tuple(self.grid.values()) else None
+
+    def write_fields(self, target: Path, model: str) -> None:
+        """Write what was predicted, with all that is known of it; `model` is what was asked for."""
+        variables = {
+            v.name: xr.DataArray(
+                self.predicted[v.name],
+                dims=("sample", *v.dims),
+                attrs={
+                    "units": v.unit,
+                    "long_name": f"{v.description}, predicted" if v.description else "predicted",
+                },
+            )
+            for v in self.model.targets
+        }
+        known = self.benchmark.coordinates if self.benchmark is not None else {}
+        fitting = {axis: x for axis, x in known.items() if self.sizes.get(axis) == len(x)}
+        facts = {k: str(v) for k, v in self.packaged.facts.items() if k != "test"}
+        write_fields(target, xr.Dataset(variables, coords=fitting, attrs={"model": model, **facts}))
 
     def picture(self) -> str:
         """Return the first samples, as SVG: the first beside its truth where that is known."""
         name = self.packaged.facts["model"]
-        if self.has_truth:
-            truth = self._panels(self._sample(0, self.given))
-            guess = self._panels(self._sample(0, {**self.given, **self.predicted}))
-            return showcase(truth, {name: guess[-1]}, self.length_unit)
+        if self.errors is not None:
+            truth = self._panels({n: values[0] for n, values in self.given.items()})
+            return showcase(truth, {name: self._panels(self._sample(0))[-1]}, self.length_unit)
         samples = []
-        for number in range(min(DRAWN_SAMPLES, len(self.predicted[self.model.targets[0].name]))):
-            *inputs, last = self._panels(self._sample(number, {**self.given, **self.predicted}))
+        for number in range(min(DRAWN_SAMPLES, self.n_samples)):
+            *inputs, last = self._panels(self._sample(number))
             samples.append([*inputs, replace(last, title=f"{last.title}, predicted by {name}")])
         return panel_figure(samples, self.length_unit)
 
     def write_vtk(self, path: Path) -> list[Path]:
         """Write one file a sample and frame and return their paths."""
-        n_samples = len(self.predicted[self.model.targets[0].name])
         n_frames = self.grid.get("time", 1)
-        width = len(str(n_samples - 1)), len(str(n_frames - 1))
+        width = len(str(self.n_samples - 1)), len(str(n_frames - 1))
         written = []
-        for number in range(n_samples):
+        for number in range(self.n_samples):
             for frame, (positions, fields) in enumerate(self._frames(number)):
-                sample = f"_sample{number:0{width[0]}d}" if n_samples > 1 else ""
+                sample = f"_sample{number:0{width[0]}d}" if self.n_samples > 1 else ""
                 time = f"_{frame:0{width[1]}d}" if n_frames > 1 else ""
                 place = path.with_name(f"{path.stem}{sample}{time}{path.suffix}")
                 write_vtk(place, positions, fields, f"{self.model.benchmark} by lsm")
@@ -211,7 +208,7 @@ class _Drawing:
 
         The mesh of a frame is the one that the picture of the sample up to that frame shows.
         """
-        sample = self._sample(number, {**self.given, **self.predicted})
+        sample = self._sample(number)
         variables = (*self.model.inputs, *self.model.targets)
         time = {v.name: v.dims.index("time") for v in variables if "time" in v.dims}
         for frame in range(self.grid.get("time", 1)):
@@ -223,15 +220,14 @@ class _Drawing:
             shape = positions[0].shape
             yield positions, {n: v for n, v in at_frame.items() if v.shape[: len(shape)] == shape}
 
-    def _sample(self, number: int, arrays: Arrays) -> Arrays:
-        return {name: values[number] for name, values in arrays.items()}
+    def _sample(self, number: int) -> Arrays:
+        return {name: v[number] for name, v in {**self.given, **self.predicted}.items()}
 
     def _panels(self, sample: Arrays) -> list[Panel]:
         """Return what to draw of a sample, also on a grid that its benchmark does not have."""
-        benchmark = _benchmark_at(self.packaged, self.grid)
         try:
             # Where positions are part of the sample, any benchmark of the kind knows them.
-            return (benchmark or self.packaged.benchmark).panels(sample)
+            return (self.benchmark or self.packaged.benchmark).panels(sample)
         except (ValueError, KeyError) as error:
             if len(self.grid) > 2:
                 raise BadInput(

@@ -15,8 +15,7 @@ from flows.steps.models.judgement import (
     samples_tag,
     settle_champion,
 )
-from flows.steps.models.packaging import facts, package
-from flows.steps.models.surrogates import trained_run
+from flows.steps.models.packaging import package, trained_run
 from flows.steps.results import stored_result
 from flows.steps.training.run_record import now, stored_record
 from lsm_core.result import Result
@@ -94,7 +93,7 @@ def register_once(identity: str, root: Location, tracking_uri: str) -> ModelVers
     name = registered_name(run.benchmark.name)
     version = record.state(name).of_run(identity)
     if version is None:
-        version = record.add(name, model_tags(facts(run)) | samples_tag(run.result, root))
+        version = record.add(name, model_tags(run.facts) | samples_tag(run.result, root))
     echo_models(name, root, tracking_uri)
     return version
 

@@ -16,13 +16,7 @@ from flows.errors import BadInput
 from flows.steps.data.added_samples import take_dataset
 from flows.steps.results import stored_result
 from lsm_core.experiments.experiment import Experiment, Start
-from lsm_core.experiments.plans.extended import (
-    AddedSamples,
-    ExtendedPlan,
-    added_from_plain,
-    extended,
-)
-from lsm_core.experiments.plans.official import OfficialPlan
+from lsm_core.experiments.plans import AddedSamples, ExtendedPlan, OfficialPlan, extended
 from lsm_core.names import BenchmarkName
 from storage.datasets.reader import Dataset
 from storage.datasets.schema import digest_of
@@ -66,7 +60,8 @@ def champion_experiment(benchmark: BenchmarkName, root: Location, tracking_uri: 
         of = version.tags.get("preset"), version.tags.get("origin", "generated")
         if of != (experiment.preset, experiment.data.origin):
             continue
-        own = added_from_plain(json.loads(version.tags.get("added", "[]")))
+        known = json.loads(version.tags.get("added", "[]"))
+        own = [AddedSamples(**each) for each in known]
         added |= {each.digest: each for each in own}
         n_own = int(version.tags.get("n_train", 0)) - sum(each.n_samples for each in own)
         if experiment.data.origin == "generated":

@@ -3,11 +3,12 @@
 import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from functools import partial
 
 from flows.steps.reports.pictures import length_unit
 from flows.steps.training.run_record import stored_record
 from flows.steps.training.showcase import showcase_panels
-from lsm_core.experiments.plans.extended import benchmark_from_plain
+from lsm_core.experiments.plans import benchmark_from_plain
 from lsm_core.reporting.figures import showcase
 from lsm_core.result import Result
 from storage.errors import StoreUnavailable
@@ -40,7 +41,8 @@ class Attachments:
             self.missed.append(result)  # the others need not wait for an absent server again
             return
         try:
-            record = stored_record(self.root, result.identity, self.suites, self._files)
+            files = partial(run_files, root=self.root)
+            record = stored_record(self.root, result.identity, self.suites, files)
             if record is not None:
                 send(self.tracking, record)
         except StoreUnavailable as error:
@@ -61,9 +63,6 @@ class Attachments:
                 len(self.missed),
                 self.why,
             )
-
-    def _files(self, result: Result) -> dict[str, Callable[[], bytes]]:
-        return run_files(result, self.root)
 
 
 def run_files(result: Result, root: Location) -> dict[str, Callable[[], bytes]]:

@@ -47,7 +47,12 @@ def measure_efficiency(
     this machine, with today's sources, is not measured again. Where one fails, the others go on.
     """
     models = models or efficiency_models()
-    _require_one_field(models)
+    unfit = [model for model in models if MODELS[model].needs_history]
+    if unfit:
+        raise BadInput(
+            "the efficiency study maps one field to another, and a history of frames is needed by "
+            f"{' and '.join(unfit)}; name other models"
+        )
     prepare_isolation()  # processes are then forked from one that has imported torch
     known = {cost.key: cost for cost in stored_costs(settings.root)}
     wanted = list(_wanted(models, sizes or efficiency_sizes(), settings.n_workers))
@@ -119,15 +124,6 @@ def cost_record(cost: Cost) -> RunRecord:
 def cost_name(cost: Cost) -> str:
     """Return what a measurement is called."""
     return f"{cost.model} {cost.form} {cost.size}"
-
-
-def _require_one_field(models: Sequence[ModelName]) -> None:
-    unfit = [model for model in models if MODELS[model].needs_history]
-    if unfit:
-        raise BadInput(
-            "the efficiency study maps one field to another, and a history of frames is needed by "
-            f"{' and '.join(unfit)}; name other models"
-        )
 
 
 def _wanted(

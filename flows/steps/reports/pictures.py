@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from flows.errors import BadInput
-from flows.steps.models.surrogates import TrainedRun, trained_run
+from flows.steps.models.packaging import TrainedRun, trained_run
 from flows.steps.training.showcase import SHOWN_SAMPLES, showcase_panels
 from lsm_core.benchmarks.benchmark import Benchmark
 from lsm_core.evaluation.latent_process import principal_components, solving_process
-from lsm_core.experiments.plans.extended import benchmark_from_plain
+from lsm_core.experiments.plans import benchmark_from_plain
 from lsm_core.problems.fields import stack_channels
 from lsm_core.problems.panel import Panel
 from lsm_core.reporting.charts import error_over_steps, training_curves

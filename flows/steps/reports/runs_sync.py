@@ -62,7 +62,8 @@ def describe(synced: list[Synced]) -> list[str]:
     ]
     n_known = sum(not each.sent and not each.left for each in synced)
     if n_known or not lines:
-        lines.append(f"MLflow has all that the store holds of {_counted(n_known, 'thing')}")
+        things = _counted(n_known, "thing") or "0 things"
+        lines.append(f"MLflow has all that the store holds of {things}")
     return lines
 
 
@@ -87,7 +88,10 @@ def _things(root: Location, tracking: Tracking) -> Iterator[tuple[str, Callable[
                 partial(lambda n: _said(send_stored_report(root, reports, n)), name),
             )
     for name in ModelRegistry(tracking.uri, root).record.names():
-        yield f"models {name}", partial(_send_models, root, tracking.uri, name)
+        yield (
+            f"models {name}",
+            partial(lambda n: _counted(echo_models(n, root, tracking.uri), "change"), name),
+        )
 
 
 def send_stored_report(root: Location, tracking: Tracking, name: str) -> Sent:
@@ -105,11 +109,6 @@ def _send_run(
     files = partial(run_files, root=root)
     record = stored_record(root, identity, suites, files, has_failed=has_failed)
     return "" if record is None else _said(send(tracking, record))
-
-
-def _send_models(root: Location, uri: str, name: str) -> str:
-    n_sent = echo_models(name, root, uri)
-    return _counted(n_sent, "change") if n_sent else ""
 
 
 def _suites(root: Location) -> dict[str, set[str]]:
@@ -138,17 +137,16 @@ def _answers(tracking: Tracking) -> bool:
 
 
 def _said(sent: Sent) -> str:
-    if not sent.anything:
-        return ""
-    parts = [
-        _counted(sent.n_points, "point") + " of curves",
+    """Return in words what was sent; empty if that was nothing."""
+    parts = (
+        "begun" if sent.is_new else "",
+        _counted(sent.n_points, "point of curves", "points of curves"),
         _counted(sent.n_names, "tag, parameter or state", "tags, parameters or states"),
         _counted(sent.n_files, "file"),
-    ]
-    counts = (sent.n_points, sent.n_names, sent.n_files)
-    told = ["begun"] * sent.is_new + [p for p, n in zip(parts, counts, strict=True) if n]
-    return ", ".join(told)
+    )
+    return ", ".join(filter(None, parts))
 
 
 def _counted(number: int, one: str, many: str = "") -> str:
-    return f"{number} {one if number == 1 else many or one + 's'}"
+    """Return a number of things in words; empty if there are none."""
+    return f"{number} {one if number == 1 else many or one + 's'}" if number else ""

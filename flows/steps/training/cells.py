@@ -9,8 +9,7 @@ from flows.parameters import TrainingSetting
 from flows.steps.data.datasets import recipe_of
 from flows.steps.training.sources import code_digest
 from lsm_core.experiments.experiment import BoundExperiment, Experiment, Start
-from lsm_core.experiments.plans.official import OfficialPlan
-from lsm_core.experiments.plans.plan import DataPlan
+from lsm_core.experiments.plans import DataPlan, OfficialPlan
 from lsm_core.experiments.presets import applies, check_applies, experiment
 from lsm_core.models.catalogue import ModelConfig
 from lsm_core.names import BenchmarkName, ModelName, PresetName
@@ -83,7 +82,7 @@ def bind(experiment: Experiment) -> BoundExperiment:
     """Return an experiment bound to its data's recipe and to today's sources, its source too."""
     source = experiment.start.source if experiment.start else None
     return BoundExperiment(
-        experiment=experiment,
+        **vars(experiment),
         dataset=recipe_of(experiment.data),
         code=code_digest(*_model_modules(experiment.model)),
         source=bind(source) if isinstance(source, Experiment) else source,

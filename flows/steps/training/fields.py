@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from lsm_core.benchmarks.benchmark import Benchmark
-from lsm_core.experiments.plans.plan import Split
+from lsm_core.experiments.plans import Split
 from lsm_core.problems.fields import stack_channels
 from lsm_core.training.batches import BatchesInMemory, Fields, SplitFields
 from lsm_core.training.config import TrainingConfig

@@ -25,7 +25,7 @@ from lsm_core.layers.ranks import gathered, n_ranks, rank
 from lsm_core.result import Begun, DatasetName, Epoch, Result
 from lsm_core.training.loop import Diverged, EpochReport
 from storage.datasets.reader import Dataset, open_dataset
-from storage.provenance import environment
+from storage.datasets.schema import environment
 from storage.tracking.echo import Echo
 
 SECONDS_BETWEEN_CHECKPOINTS = 20.0

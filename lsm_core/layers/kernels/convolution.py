@@ -22,6 +22,7 @@ from torch.nn import functional
 from lsm_core.layers.by_dimension import convolution_gradients, plain_convolution
 from lsm_core.layers.kernels.winograd import winograd_convolution, winograd_gradients
 from lsm_core.layers.padding import Boundary, wrap
+from lsm_core.layers.shapes import Features, Field
 
 # Rows of a matrix product that sums over the points of a field: enough to run at full speed,
 # few enough to stay in a core's cache while all taps of the kernel use them; and how many of them
@@ -36,22 +37,22 @@ _MANY_POINTS = 256
 
 
 def convolve(
-    field: Float[Tensor, "batch *space channel"],
+    field: Field,
     weight: Float[Tensor, "feature channel *kernel"],
     bias: Float[Tensor, " feature"] | None = None,
     boundary: Boundary = "zero",
-) -> Float[Tensor, "batch *space feature"]:
+) -> Features:
     """Return the 3-wide convolution of a field, with zeros or its other end beyond each end."""
-    return convolve_prepared(_unchanged, (field,), weight, bias, boundary)
+    return convolve_prepared(lambda unchanged: unchanged, (field,), weight, bias, boundary)
 
 
 def convolve_prepared(
     prepare: Callable[..., Tensor],
-    inputs: tuple[Tensor | None, ...],
+    inputs: tuple[Tensor, ...],
     weight: Float[Tensor, "feature channel *kernel"],
     bias: Float[Tensor, " feature"] | None,
     boundary: Boundary,
-) -> Float[Tensor, "batch *space feature"]:
+) -> Features:
     """Return the 3-wide convolution of `prepare(*inputs)`.
 
     The prepared field is not kept for the backward pass but computed again, so `prepare` must be
@@ -70,7 +71,7 @@ class _Convolution(torch.autograd.Function):
         boundary: Boundary,
         weight: Tensor,
         bias: Tensor | None,
-        *inputs: Tensor | None,
+        *inputs: Tensor,
     ) -> Tensor:
         ctx.prepare, ctx.boundary = prepare, boundary
         ctx.save_for_backward(weight, *inputs)
@@ -89,7 +90,7 @@ class _Convolution(torch.autograd.Function):
         _, _, needs_weight, needs_bias, *needs_inputs = ctx.needs_input_grad
         gradient = gradient.contiguous()
         leaves = [
-            value if value is None else value.detach().requires_grad_(needed)
+            value.detach().requires_grad_(needed)
             for value, needed in zip(inputs, needs_inputs, strict=True)
         ]
         with torch.enable_grad():
@@ -102,21 +103,11 @@ class _Convolution(torch.autograd.Function):
         return None, None, weight_gradient, bias_gradient, *input_gradients
 
 
-def _unchanged(field: Tensor) -> Tensor:
-    return field
-
-
-def _through(
-    field: Tensor, leaves: list[Tensor | None], outer: Tensor | None
-) -> list[Tensor | None]:
+def _through(field: Tensor, leaves: list[Tensor], outer: Tensor | None) -> list[Tensor | None]:
     """Return the gradients of the leaves, given that of the field prepared from them."""
-    if outer is None:
-        return [None] * len(leaves)
-    if any(leaf is field for leaf in leaves):
-        return [outer if leaf is field else None for leaf in leaves]
-    wanted = [leaf for leaf in leaves if leaf is not None and leaf.requires_grad]
-    gradients = iter(torch.autograd.grad(field, wanted, outer))
-    return [next(gradients) if leaf is not None and leaf.requires_grad else None for leaf in leaves]
+    wanted = [leaf for leaf in leaves if leaf.requires_grad]
+    gradients = iter(torch.autograd.grad(field, wanted, outer) if wanted else ())
+    return [next(gradients) if leaf.requires_grad else None for leaf in leaves]
 
 
 def _fewer_products_pay(field: Tensor, weight: Tensor) -> bool:

@@ -24,7 +24,7 @@ from flows.settings import Settings
 from flows.steps.training.cells import benchmark_cells, bind, chosen_cell
 from flows.train import train
 from lsm_core.experiments.experiment import BoundExperiment
-from lsm_core.experiments.plans.plan import DataPlan
+from lsm_core.experiments.plans import DataPlan
 from lsm_core.result import Failure
 from lsm_core.studies.catalogue import study_cells
 from storage.errors import LeaseLost, StoreInterrupted, StoreUnavailable

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from flows.engine.own_server import free_port
 from flows.settings import Settings
-from flows.stack.record import Service, keep_services
-from flows.stack.services import is_healthy, start_service
+from flows.stack.services import Service, is_healthy, keep_services, start_service
 from storage.runs.processes import birth_of
 
 FORKS = """

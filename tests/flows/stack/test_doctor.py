@@ -21,9 +21,14 @@ from flows.stack.deployment import (
     declared_automations,
     prefect_client,
 )
-from flows.stack.record import Service, keep_services
-from flows.stack.server_checks import PrefectServer
-from flows.stack.services import start_service, stop_process, wait_until_healthy
+from flows.stack.doctor import check_automations, check_deployments
+from flows.stack.services import (
+    Service,
+    keep_services,
+    start_service,
+    stop_process,
+    wait_until_healthy,
+)
 from storage.location import Location
 from storage.runs.processes import birth_of
 from tests.storage.datasets.small import small_schema, write_whole
@@ -109,9 +114,9 @@ def test_a_version_out_of_bounds_is_a_problem(
     found = {"sqlalchemy": "2.1.3"}
     installed = doctor._installed
     monkeypatch.setattr(doctor, "_installed", lambda name: found.get(name) or installed(name))
-    finding = doctor.check_packages()
-    assert finding.state == "problem"
-    assert "sqlalchemy 2.1.3 is not <2.1,>=2.0" in finding.text
+    state, text = doctor.check_packages()
+    assert state == "problem"
+    assert "sqlalchemy 2.1.3 is not <2.1,>=2.0" in text
 
 
 def test_a_number_that_another_process_has_now_is_no_service(
@@ -147,22 +152,20 @@ automations:
 def test_what_to_compare_with_is_looked_for_where_it_is_deployed_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = PrefectServer("http://127.0.0.1:1/api", {})
-    monkeypatch.setattr(server, "client", Answers())
-    server.answers = True
+    client: Any = Answers()
     monkeypatch.chdir(tmp_path)
-    checks = (server.check_deployments, server.check_automations)
+    checks = (check_deployments, check_automations)
     for check, path in zip(checks, ("prefect.yaml", "infra/automations.yaml"), strict=True):
-        finding = check()
-        assert finding.state == "problem"
-        assert f"there is no {path} in {tmp_path}" in finding.text
-        assert "in the project's folder" in finding.text
+        state, text = check(client)
+        assert state == "problem"
+        assert f"there is no {path} in {tmp_path}" in text
+        assert "in the project's folder" in text
     (tmp_path / "infra").mkdir()
     (tmp_path / "prefect.yaml").write_text("deployments: [{name: one}]")
     (tmp_path / "infra" / "automations.yaml").write_text(ONE)
     for check in checks:
-        finding = check()
-        assert (finding.state, finding.text[:5]) == ("ok", "all 1")
+        state, text = check(client)
+        assert (state, text[:5]) == ("ok", "all 1")
 
 
 def test_pins_that_are_not_there_are_not_counted(
@@ -171,7 +174,7 @@ def test_pins_that_are_not_there_are_not_counted(
     from flows.stack import doctor
 
     monkeypatch.setattr(doctor, "PINS", tmp_path / "constraints.txt")
-    assert "no constraints.txt to compare with" in doctor.check_packages().text
+    assert "no constraints.txt to compare with" in doctor.check_packages()[1]
 
 
 def test_help_answers_without_heavy_imports() -> None:

@@ -17,7 +17,7 @@ from flows.engine.own_server import free_port
 from flows.errors import ServiceFailed
 from flows.settings import Settings
 from flows.stack import local as stack
-from flows.stack.record import (
+from flows.stack.services import (
     Service,
     keep_services,
     services,
@@ -57,13 +57,15 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Settin
     stack.down(made)
 
 
-def test_whoever_comes_second_waits_and_says_so(settings: Settings) -> None:
+def test_whoever_comes_second_waits_and_says_so(
+    settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
     service = start_server(settings)
-    said, stopped = threading.Event(), []
-    second = threading.Thread(target=lambda: stopped.extend(stack.down(settings, said.set)))
+    stopped: list[str] = []
+    second = threading.Thread(target=lambda: stopped.extend(stack.down(settings)))
     with stack_lock(settings.state):
         second.start()
-        assert said.wait(60)
+        wait_for(lambda: "lsm: somebody else changes" in capsys.readouterr().err)
         assert service.process() is not None
     second.join()
     assert stopped == ["web-server"]
@@ -72,7 +74,7 @@ def test_whoever_comes_second_waits_and_says_so(settings: Settings) -> None:
 
 def test_the_lock_of_a_killed_process_is_free(settings: Settings) -> None:
     script = (
-        "import sys, time; from pathlib import Path; from flows.stack.record import stack_lock\n"
+        "import sys, time; from pathlib import Path; from flows.stack.services import stack_lock\n"
         "with stack_lock(Path(sys.argv[1])): print('held', flush=True); time.sleep(600)"
     )
     with subprocess.Popen(
@@ -141,7 +143,7 @@ def test_the_state_of_every_service_is_shown(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(stack, "ANSWER_SECONDS", 2.0)
+    monkeypatch.setattr("flows.stack.services.ANSWER_SECONDS", 2.0)
     server = start_server(settings)
     assert main(["stack", "status"]) == 0
     assert capsys.readouterr().out.split() == ["web-server", "runs", server.url, server.log]

@@ -17,9 +17,8 @@ import pytest
 from flows.settings import Settings
 from flows.stack import local as stack
 from flows.stack import supervisor as supervisor_module
-from flows.stack.record import Service, services, stack_lock
-from flows.stack.services import is_healthy
-from flows.stack.supervisor import LONGEST_PAUSE, PAUSE, Backoff, Health, Patience, supervise
+from flows.stack.services import Service, is_healthy, services, stack_lock
+from flows.stack.supervisor import LONGEST_PAUSE, PAUSE, Backoff, Health, supervise
 from storage.runs.processes import birth_of
 from tests.flows.stack.small_servers import start_server, start_worker, wait_for, write_modules
 
@@ -124,14 +123,22 @@ def test_what_dies_again_and_again_is_restarted_with_backoff() -> None:
     assert backoff.pause == PAUSE
 
 
-IMPATIENT = Patience(pause=0.1, answer=0.5, silence=2.0, questions=3)
+def set_patience(
+    patch: pytest.MonkeyPatch, *, pause: float, answer: float, silence: float, questions: int
+) -> None:
+    patch.setattr(supervisor_module, "QUESTION_PAUSE", pause)
+    patch.setattr("flows.stack.services.ANSWER_SECONDS", answer)
+    patch.setattr(supervisor_module, "LONGEST_SILENCE", silence)
+    patch.setattr(supervisor_module, "QUESTIONS", questions)
 
 
 @pytest.fixture
-def supervised(settings: Settings) -> Iterator[Settings]:
+def supervised(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Settings]:
     """Look after the stack, without much patience, until the test ends."""
+    set_patience(monkeypatch, pause=0.1, answer=0.5, silence=2.0, questions=3)
+    monkeypatch.setattr(supervisor_module, "PAUSE", 0.1)
     is_over = threading.Event()
-    supervisor = threading.Thread(target=supervise, args=(settings, is_over, IMPATIENT))
+    supervisor = threading.Thread(target=supervise, args=(settings, is_over))
     supervisor.start()
     yield settings
     is_over.set()
@@ -161,10 +168,12 @@ def test_a_server_that_is_silent_for_a_while_is_left_alone(supervised: Settings)
     assert services(supervised) == [first]
 
 
-def test_silence_counts_only_after_an_answer_and_several_questions(settings: Settings) -> None:
+def test_silence_counts_only_after_an_answer_and_several_questions(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     service = start_server(settings)
-    hasty = Patience(pause=0.0, answer=0.2, silence=0.0, questions=2)
-    health = Health(service, hasty)
+    set_patience(monkeypatch, pause=0.0, answer=0.2, silence=0.0, questions=2)
+    health = Health(service)
     os.kill(service.pid, signal.SIGSTOP)
     health.check()
     health.check()

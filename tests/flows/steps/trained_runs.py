@@ -29,7 +29,7 @@ def cell(benchmark: str, model: str = "fno", seed: int = 0, **parameters: Any) -
     made = experiment("smoke", benchmark, model, seed)
     changed = replace(made.data.benchmark, **parameters)
     made = replace(made, data=replace(made.data, benchmark=changed))
-    return BoundExperiment(experiment=made, dataset="d" * 16, code="")
+    return BoundExperiment(**vars(made), dataset="d" * 16, code="")
 
 
 def random_samples(benchmark: Benchmark, seed: int = 0) -> dict[str, np.ndarray]:

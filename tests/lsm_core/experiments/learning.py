@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from lsm_core.evaluation.evaluate import error_of_the_mean, evaluate
-from lsm_core.experiments.plans.plan import FIRST_SEED, Split
+from lsm_core.experiments.plans import FIRST_SEED, Split
 from lsm_core.experiments.presets import applies, experiment
 from lsm_core.experiments.protocols import data_plan
 from lsm_core.names import BenchmarkName, ModelName
@@ -34,6 +34,11 @@ RATES: dict[ModelName, float] = {"galerkin": 5e-4, "sno": 4e-3}
 around them, and some problems never leave the error of the mean; SNO is slow on Navier-Stokes."""
 GENERALIZES: tuple[BenchmarkName, ...] = ("burgers",)
 """Problems with enough smoke data to say something of other samples."""
+
+
+def applicable_models(benchmark: BenchmarkName) -> list[ModelName]:
+    """Return the models that are made for a benchmark, in the order of their names' table."""
+    return [model for model in get_args(ModelName) if applies(benchmark, model)]
 
 
 @dataclass(frozen=True)

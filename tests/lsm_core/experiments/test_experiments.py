@@ -6,13 +6,12 @@ import pytest
 import torch
 
 from lsm_core.experiments.experiment import BoundExperiment, Experiment, Start
-from lsm_core.experiments.plans.extended import AddedSamples, extended
-from lsm_core.experiments.plans.official import OfficialPlan
-from lsm_core.experiments.plans.plan import DataPlan
-from lsm_core.experiments.presets import applicable_models, experiment
+from lsm_core.experiments.plans import AddedSamples, DataPlan, OfficialPlan, extended
+from lsm_core.experiments.presets import experiment
 from lsm_core.experiments.protocols import data_plan
 from lsm_core.names import BenchmarkName, ModelName, PresetName
 from lsm_core.surrogates.operator import build_operator
+from tests.lsm_core.experiments.learning import applicable_models
 
 CELLS = [
     pytest.param(benchmark, model, id=f"{benchmark}-{model}")
@@ -50,14 +49,14 @@ def test_every_cell_of_the_larger_presets_has_one_too(
 
 def test_the_identity_follows_everything_that_decides_the_outcome() -> None:
     made = experiment("smoke", "burgers", "lsm")
-    cell = BoundExperiment(experiment=made, dataset="data", code="code")
+    cell = BoundExperiment(**vars(made), dataset="data", code="code")
     others = [
         replace(cell, dataset="another"),
         replace(cell, code="changed"),
         replace(cell, source="a run"),
         replace(cell, source=cell),
         *(
-            replace(cell, experiment=other)
+            replace(cell, **vars(other))
             for other in (
                 replace(made, seed=1),
                 replace(made, training=replace(made.training, epochs=5)),
@@ -72,7 +71,7 @@ def test_the_identity_follows_everything_that_decides_the_outcome() -> None:
     assert len({cell.identity, *(other.identity for other in others)}) == len(others) + 1
     assert replace(made, seed=1).protocol == made.protocol
     again = experiment("smoke", "burgers", "lsm")
-    assert replace(cell, experiment=again).identity == cell.identity
+    assert replace(cell, **vars(again)).identity == cell.identity
     assert not hasattr(made, "identity")
 
 

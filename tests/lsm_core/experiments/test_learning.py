@@ -9,12 +9,12 @@ from typing import get_args
 
 import pytest
 
-from lsm_core.experiments.presets import applicable_models
 from lsm_core.names import BenchmarkName, ModelName
 from tests.lsm_core.experiments.learning import (
     CHEAPEST,
     EARLY_LOSSES,
     GENERALIZES,
+    applicable_models,
     early_losses,
     learn,
 )

@@ -59,8 +59,8 @@ def test_the_same_weights_predict_the_same_function_on_a_finer_grid(n_dims):
     finer = Ffno(config, ProblemShape(space=(64,) * n_dims, n_inputs=1, n_outputs=1))
     finer.load_state_dict(model.state_dict())
     # Coordinates from 0 to 1 inclusive do not halve with the spacing of a periodic grid.
-    model.coordinates.zero_()
-    finer.coordinates.zero_()
+    model.with_coordinates.coordinates.zero_()
+    finer.with_coordinates.coordinates.zero_()
     sine = torch.sin(torch.arange(64) * 2 * pi / 64)
     field = (sine if n_dims == 1 else sine[:, None] + sine.roll(5)).reshape(1, *[64] * n_dims, 1)
     every_other = (slice(None), *[slice(None, None, 2)] * n_dims)

@@ -36,8 +36,8 @@ def test_the_same_weights_predict_the_same_function_on_a_finer_grid():
     finer = Fno(config, ProblemShape(space=(64,), n_inputs=1, n_outputs=1))
     finer.load_state_dict(model.state_dict())
     # Coordinates from 0 to 1 inclusive do not halve with the spacing of a periodic grid.
-    model.coordinates.zero_()
-    finer.coordinates.zero_()
+    model.with_coordinates.coordinates.zero_()
+    finer.with_coordinates.coordinates.zero_()
     sine = torch.sin(torch.arange(64) * 2 * torch.pi / 64).reshape(1, 64, 1)
     torch.testing.assert_close(finer(sine)[:, ::2], model(sine[:, ::2]), atol=1e-5, rtol=1e-4)
 

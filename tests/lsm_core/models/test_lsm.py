@@ -226,7 +226,7 @@ def test_recomputing_changes_no_gradient():
 def test_the_smooth_form_commutes_with_shifts_by_whole_patches_but_for_its_coordinates():
     torch.manual_seed(0)
     model = Lsm(smooth_form(width=8, n_scales=3), problem(16, 16))
-    model.coordinates.zero_()
+    model.with_coordinates.coordinates.zero_()
     field = torch.randn(1, 16, 16, 1)
     shift = 16 // 2  # half the coarsest scale, which is one patch: its points are only reordered
     with torch.no_grad():

@@ -36,7 +36,7 @@ def test_it_is_the_plain_u_net_written_with_torch_layers():
     )
     field = torch.randn(2, 10, 8, 2)
 
-    coordinates = model.coordinates.expand(2, -1, -1, -1)
+    coordinates = model.with_coordinates.coordinates.expand(2, -1, -1, -1)
     image = model.lift(torch.cat([field, coordinates], dim=-1)).movedim(-1, 1)
     scales = [plainly(model.first, functional.pad(image, (0, 0, 0, 2)))]
     scales += [coarser := plainly(model.down[0], functional.max_pool2d(scales[0], 2))]

@@ -64,7 +64,7 @@ def test_the_reported_loss_is_the_mean_over_all_samples_of_the_epoch() -> None:
 
 
 def _mean_loss(model: nn.Module) -> float:
-    from lsm_core.evaluation.metrics import relative_l2
+    from lsm_core.evaluation.evaluate import relative_l2
 
     fields = problem()
     with torch.no_grad():

@@ -311,3 +311,21 @@ def test_a_second_process_that_makes_the_template_leaves_what_the_first_has_writ
     for index in range(1, schema.n_blocks):
         job(place, schema).write_block(index, small_block(schema, index))
     job(place, schema).finish()
+
+
+def test_a_kept_sample_comes_back_until_it_is_discarded(tmp_path: Path) -> None:
+    kept = job(Location.parse(str(tmp_path / "d.zarr")), small_schema())
+    kept.keep_sample(3, {"u": np.arange(4.0), "n": np.array(7)})
+    found = kept.kept_sample(3)
+    assert found is not None
+    np.testing.assert_array_equal(found["u"], np.arange(4.0))
+    assert found["n"] == 7
+    kept.discard_samples([2, 3])
+    assert kept.kept_sample(3) is None
+
+
+@pytest.mark.parametrize("content", [b"", b"half a file", b"PK\x03\x04 cut"])
+def test_a_damaged_kept_sample_means_solving_again(content: bytes, tmp_path: Path) -> None:
+    location = Location.parse(str(tmp_path / "d.zarr"))
+    (Location(f"{location.url}.samples") / "000001.npz").write_bytes(content)
+    assert job(location, small_schema()).kept_sample(1) is None

@@ -6,14 +6,12 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from flows.cli.parser import parser
+from flows.cli.main import parser
 from storage.errors import StorageError
 from storage.fields.files import (
     FORMATS,
-    FieldFile,
     FieldFileInvalid,
     Format,
-    NamedArray,
     read_fields,
     variable_names,
     write_fields,
@@ -22,15 +20,12 @@ from storage.fields.files import (
 VALUES = np.arange(24, dtype=np.float32).reshape(2, 3, 4) / 7
 
 
-def content() -> FieldFile:
-    return FieldFile(
-        variables={
-            "pressure": NamedArray(
-                values=VALUES, dims=("sample", "x", "y"), unit="Pa", description="of the fluid"
-            )
-        },
-        coordinates={"x": np.linspace(0, 1, 3), "y": np.linspace(0, 2, 4)},
-        attributes={"model": "lsm-darcy/1"},
+def content() -> xr.Dataset:
+    attributes = {"units": "Pa", "long_name": "of the fluid"}
+    return xr.Dataset(
+        {"pressure": (("sample", "x", "y"), VALUES, attributes)},
+        coords={"x": np.linspace(0, 1, 3), "y": np.linspace(0, 2, 4)},
+        attrs={"model": "lsm-darcy/1"},
     )
 
 

@@ -10,8 +10,7 @@ from scipy.io import savemat
 
 from storage.location import Location
 from storage.official import conversion
-from storage.official.benchmark import PublishedBenchmark
-from storage.official.catalogue import published_benchmarks
+from storage.official.catalogue import PublishedBenchmark, published_benchmarks
 
 Shape = tuple[int, ...]
 Raw = dict[str, dict[str, np.ndarray]]

@@ -18,8 +18,7 @@ from lsm_core.benchmarks.navier_stokes import NavierStokes
 from lsm_core.benchmarks.pipe import Pipe
 from lsm_core.benchmarks.plasticity import Plasticity
 from storage.datasets.schema import SPLITS
-from storage.official.benchmark import SplitRule
-from storage.official.catalogue import checked_catalogue, published_benchmarks
+from storage.official.catalogue import SplitRule, checked_catalogue, published_benchmarks
 
 NAMES = (
     "burgers",

@@ -15,12 +15,11 @@ import xarray as xr
 from storage.datasets.reader import open_dataset
 from storage.errors import PublishedFileInvalid, StoreUnavailable
 from storage.location import Location
-from storage.official.benchmark import PublishedBenchmark
+from storage.official.catalogue import PublishedBenchmark
 from storage.official.conversion import (
     begin_conversion,
     convert_block,
     convert_published,
-    finish_conversion,
     plan_conversion,
 )
 from storage.official.download import download_published, raw_location
@@ -186,7 +185,7 @@ def test_blocks_of_any_process_in_any_order_give_the_same_bytes(
     assert begin_conversion(conversion) == [2, 3, 4]
     for index in (4, 3, 2):
         convert_block(conversion, index)
-    finish_conversion(conversion)
+    conversion.finish()
     assert files(conversion.location) == straight
     assert not conversion.scratch.exists()
 
@@ -279,7 +278,7 @@ def test_a_disk_that_is_too_small_is_said_before(
     # samples is used, takes 240.
     benchmark, root = brought("burgers", tmp_path)
     usages = map(dataclasses.make_dataclass("Usage", ["free"]), free)
-    monkeypatch.setattr("storage.disk_space.shutil.disk_usage", lambda _: next(usages))
+    monkeypatch.setattr("storage.location.shutil.disk_usage", lambda _: next(usages))
     with pytest.raises(StoreUnavailable, match=message):
         convert_published(benchmark, root)
 

@@ -14,10 +14,15 @@ import fsspec
 import numpy as np
 import pytest
 
-from storage.errors import DownloadFailed, StoreUnavailable
+from storage.errors import DownloadFailed, PublishedFileInvalid, StoreUnavailable
 from storage.location import Location
-from storage.official.benchmark import Archive, PublishedBenchmark
-from storage.official.download import download_published, raw_location, read_record
+from storage.official.catalogue import Archive, PublishedBenchmark
+from storage.official.download import (
+    download_published,
+    extract_member,
+    raw_location,
+    read_record,
+)
 from storage.official.transfer import Patience, Unavailable, _NoDowngrade
 from tests.storage.official.small_files import raw_arrays, small_benchmark, write_official
 from tests.storage.official.unreliable_server import PAGE, Server, unreliable_server
@@ -322,7 +327,7 @@ def test_a_disk_that_is_too_small_is_said_before_anything_is_fetched(
     pipe: PublishedBenchmark, server: Server, root: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usage = dataclasses.make_dataclass("Usage", ["free"])
-    monkeypatch.setattr("storage.disk_space.shutil.disk_usage", lambda _: usage(3 * 10**9))
+    monkeypatch.setattr("storage.location.shutil.disk_usage", lambda _: usage(3 * 10**9))
     large = replace(pipe, files=tuple(replace(f, n_bytes=2 * 10**9) for f in pipe.files))
     with pytest.raises(StoreUnavailable, match=r"needs 6\.00 GB but .* has 3\.00 GB free"):
         download_published(large, root)
@@ -406,3 +411,73 @@ def test_https_is_never_left_for_http() -> None:
     )
     assert followed is not None
     assert followed.full_url == "https://cdn.example.org/a"
+
+
+def packed(path: Path, members: dict[str, bytes]) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return path
+
+
+def test_a_member_is_found_in_any_folder(tmp_path: Path) -> None:
+    members = {
+        "Darcy/readme.txt": b"no",
+        "Darcy/data.mat": b"yes" * 1000,
+        "__MACOSX/._data.mat": b"",
+    }
+    archive = packed(tmp_path / "a.zip", members)
+    extract_member(archive, "data.mat", tmp_path / "target.mat")
+    assert (tmp_path / "target.mat").read_bytes() == b"yes" * 1000
+
+
+@pytest.mark.parametrize(
+    "name", ["../data.mat", "/etc/data.mat", "a/../../data.mat", "../../other.mat"]
+)
+def test_a_member_that_leads_out_of_its_folder_writes_nothing_there(
+    name: str, tmp_path: Path
+) -> None:
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    archive = packed(inside / "a.zip", {name: b"evil"})
+    extract_member(archive, name.rsplit("/", 1)[-1], inside / "target.mat")
+    assert [path.name for path in sorted(tmp_path.rglob("*"))] == ["inside", "a.zip", "target.mat"]
+
+
+@pytest.mark.parametrize(
+    ("members", "found"),
+    [
+        ({"other.mat": b""}, "0 files named data.mat, expected one; it holds other.mat"),
+        ({"a/data.mat": b"", "b/data.mat": b""}, "2 files named data.mat"),
+    ],
+)
+def test_exactly_one_member_must_have_the_name(
+    members: dict[str, bytes], found: str, tmp_path: Path
+) -> None:
+    archive = packed(tmp_path / "a.zip", members)
+    with pytest.raises(PublishedFileInvalid, match=found):
+        extract_member(archive, "data.mat", tmp_path / "data.mat")
+
+
+@pytest.mark.parametrize("damage", ["truncated", "flipped"])
+def test_a_damaged_archive_leaves_nothing_behind(damage: str, tmp_path: Path) -> None:
+    archive = packed(tmp_path / "a.zip", {"data.mat": bytes(range(256)) * 400})
+    content = bytearray(archive.read_bytes())
+    if damage == "truncated":
+        content = content[: len(content) // 2]
+    else:
+        content[60] ^= 0xFF
+    archive.write_bytes(content)
+    with pytest.raises(PublishedFileInvalid, match=r"a\.zip does not give data\.mat"):
+        extract_member(archive, "data.mat", tmp_path / "data.mat")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.zip"]
+
+
+def test_what_does_not_fit_on_the_disk_is_not_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = packed(tmp_path / "a.zip", {"data.mat": bytes(10**6)})
+    usage = dataclasses.make_dataclass("Usage", ["free"])
+    monkeypatch.setattr("storage.location.shutil.disk_usage", lambda _: usage(10**5))
+    with pytest.raises(StoreUnavailable, match=r"unpacking data\.mat needs 0\.00 GB"):
+        extract_member(archive, "data.mat", tmp_path / "data.mat")

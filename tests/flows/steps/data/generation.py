@@ -1,7 +1,7 @@
 """A whole dataset made by one process."""
 
 from flows.steps.data.datasets import plan_generation
-from lsm_core.experiments.plans.plan import DataPlan
+from lsm_core.experiments.plans import DataPlan
 from storage.datasets.reader import Dataset, open_dataset
 from storage.location import Location
 

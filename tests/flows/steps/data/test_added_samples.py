@@ -5,14 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import xarray as xr
 
 from flows.errors import BadInput
 from flows.steps.data import datasets
 from flows.steps.data.added_samples import SETTLED_SECONDS, take_in
 from lsm_core.benchmarks.burgers import Burgers
-from lsm_core.experiments.plans.extended import extended
-from lsm_core.experiments.plans.plan import DataPlan
-from storage.fields.files import FieldFile, NamedArray, write_fields
+from lsm_core.experiments.plans import DataPlan, extended
+from storage.fields.files import write_fields
 from storage.location import Location
 from tests.flows.steps.data.generation import generated
 
@@ -41,8 +41,7 @@ def samples(seed: int, n_samples: int = 3, n_points: int = 32) -> dict[str, np.n
 
 def put(path: Path, arrays: dict[str, np.ndarray], age: float = 2 * SETTLED_SECONDS) -> None:
     """Write a file that has not changed for a while."""
-    named = {k: NamedArray(values=v, dims=("sample", "x")) for k, v in arrays.items()}
-    write_fields(path, FieldFile(variables=named))
+    write_fields(path, xr.Dataset({k: (("sample", "x"), v) for k, v in arrays.items()}))
     make_older(path, age)
 
 

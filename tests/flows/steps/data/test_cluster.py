@@ -150,7 +150,7 @@ def test_a_damaged_copy_of_a_file_is_refused_and_brought_again(
         convert_block_elsewhere(planned, index)
     assert convert_block_elsewhere(planned, index) == index
     conversion.require_converted(planned, [index])
-    conversion.finish_conversion(planned)
+    planned.finish()
     assert not planned.scratch.exists()
 
 

@@ -19,7 +19,7 @@ import xarray as xr
 from flows.errors import GenerationFailed
 from flows.steps.data.datasets import location_of, plan_generation
 from lsm_core.benchmarks.burgers import Burgers
-from lsm_core.experiments.plans.plan import DataPlan
+from lsm_core.experiments.plans import DataPlan
 from lsm_core.problems.sample import Sample
 from lsm_core.solvers.convergence import SolveFailed
 from storage.datasets.reader import open_dataset
@@ -39,7 +39,7 @@ SCRIPT = """
 import sys
 from flows.steps.data.datasets import plan_generation
 from lsm_core.benchmarks.burgers import Burgers
-from lsm_core.experiments.plans.plan import DataPlan
+from lsm_core.experiments.plans import DataPlan
 from storage.location import Location
 
 plan = DataPlan(benchmark=Burgers(resolution=32, solver_points=64, solver_steps=20),

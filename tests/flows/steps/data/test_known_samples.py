@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from flows.steps.data import known_samples
+from flows.steps.data import datasets
 from lsm_core.benchmarks.burgers import Burgers
-from lsm_core.experiments.plans.plan import DataPlan
+from lsm_core.experiments.plans import DataPlan
 from storage.location import Location
 from tests.flows.steps.data.generation import generated
 from tests.flows.steps.data.test_datasets import PLAN, files, make
@@ -26,7 +26,7 @@ def solved_seeds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return generate(self, seeds)
 
     monkeypatch.setattr(Burgers, "generate_many", counted)
-    known_samples._relatives.cache_clear()
+    datasets._relatives.cache_clear()
     return solved
 
 
@@ -67,5 +67,5 @@ def test_a_dataset_that_cannot_be_read_is_left_aside(
     chunks = [path for path in (place / "final" / "c").rglob("*") if path.is_file()]
     for chunk in chunks:
         chunk.write_bytes(b"\0" * chunk.stat().st_size)
-    known_samples._relatives.cache_clear()
+    datasets._relatives.cache_clear()
     assert files(made(LARGER, root)) == whole

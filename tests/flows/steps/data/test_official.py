@@ -16,18 +16,15 @@ from flows.steps.data.official import (
     identified,
     official_plan,
 )
-from flows.steps.models.packaging import facts
+from flows.steps.models.packaging import trained_run
 from flows.steps.models.retraining import NoMoreSeeds, with_files, with_more_seeds
-from flows.steps.models.surrogates import trained_run
-from flows.steps.reports.data_page import write_data_report
-from flows.steps.reports.page import write_report
+from flows.steps.reports.page import write_data_report, write_report
 from flows.steps.reports.results import Comparison, read_outcomes
 from flows.steps.training import run as training
 from flows.steps.training.cells import bind, on_official_data, plans_of
 from flows.steps.training.workplace import Workplace
 from lsm_core.experiments.experiment import BoundExperiment, Experiment
-from lsm_core.experiments.plans.extended import AddedSamples, extended
-from lsm_core.experiments.plans.official import OfficialPlan
+from lsm_core.experiments.plans import AddedSamples, OfficialPlan, extended
 from lsm_core.experiments.protocols import data_plan
 from lsm_core.names import BenchmarkName, PresetName
 from lsm_core.studies.catalogue import study_cells
@@ -216,7 +213,7 @@ def test_a_run_on_official_data_is_read_back(
     assert location_of(again.data, root).name == results["exported"]["dataset"]["name"]
     run = trained_run(theirs.identity, root)
     assert run.predictor(run.example)["final"].shape == (1, 32)
-    assert facts(run)["origin"] == "exported"
+    assert run.facts["origin"] == "exported"
 
 
 def test_official_samples_are_extended_by_files_and_not_by_seeds(

@@ -6,10 +6,9 @@ import pytest
 import xarray as xr
 
 from flows.errors import BadInput
-from flows.steps.models.packaging import package
+from flows.steps.models.packaging import package, trained_run
 from flows.steps.models.prediction import Outputs, find_model, predict_file
 from flows.steps.models.registration import promote, register_run, registered_models
-from flows.steps.models.surrogates import trained_run
 from storage.location import Location
 from tests.flows.steps.trained_runs import cell, random_samples, write_run
 from tests.storage.tracking.mlflow_server import record_run

@@ -31,9 +31,7 @@ from flows.steps.models.retraining import (
 from flows.steps.results import stored_result
 from flows.steps.training.cells import bind
 from lsm_core.experiments.experiment import BoundExperiment, Experiment
-from lsm_core.experiments.plans.extended import AddedSamples
-from lsm_core.experiments.plans.official import OfficialPlan
-from lsm_core.experiments.plans.plan import DataPlan
+from lsm_core.experiments.plans import AddedSamples, DataPlan, OfficialPlan
 from lsm_core.result import Result
 from storage.datasets.reader import Dataset
 from storage.location import Location

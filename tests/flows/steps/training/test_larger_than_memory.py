@@ -15,7 +15,7 @@ from flows.steps.training.run import train
 from flows.steps.training.workplace import Workplace
 from lsm_core.benchmarks.benchmark import Benchmark
 from lsm_core.experiments.experiment import Experiment
-from lsm_core.experiments.plans.plan import DataPlan
+from lsm_core.experiments.plans import DataPlan
 from lsm_core.models.fno import FnoConfig
 from lsm_core.problems.sample import Sample
 from lsm_core.problems.variable import Variable

@@ -137,12 +137,10 @@ def test_a_changed_operator_changes_exactly_the_models_that_use_it(tree: Path) -
 NUMBERS = [
     "lsm_core/training/loop.py",
     "lsm_core/training/state.py",
-    "lsm_core/training/losses.py",
     "lsm_core/training/fine_tuning.py",
     "lsm_core/surrogates/normalization.py",
     "lsm_core/surrogates/operator.py",
     "lsm_core/evaluation/evaluate.py",
-    "lsm_core/evaluation/metrics.py",
     "lsm_core/experiments/trial.py",
     "lsm_core/problems/fields.py",
     "flows/steps/training/fields.py",

@@ -1,11 +1,17 @@
 import pytest
 import torch
 
-from lsm_core.evaluation.evaluate import Breakdown, error_of_the_mean, evaluate
-from lsm_core.evaluation.metrics import boundary_points, relative_error_on, relative_l2
+from lsm_core.evaluation.evaluate import (
+    Breakdown,
+    boundary_points,
+    error_of_the_mean,
+    evaluate,
+    relative_error_on,
+    relative_l2,
+)
 from lsm_core.surrogates.surrogate import predict
 from lsm_core.training.batches import Fields
-from lsm_core.training.losses import summed_relative_l2
+from lsm_core.training.loop import summed_relative_l2
 
 
 def test_relative_l2_is_the_norm_of_the_difference_over_that_of_the_target() -> None:

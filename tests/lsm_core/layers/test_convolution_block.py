@@ -2,8 +2,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from lsm_core.layers.convolution_block import ConvolutionConfig
-from lsm_core.layers.merging_block import MergingBlock, merging_channels
+from lsm_core.layers.convolution_block import ConvolutionConfig, MergingBlock, merging_channels
 
 PLAIN = ConvolutionConfig(normalization="none")
 

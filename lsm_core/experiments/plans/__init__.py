@@ -1,1 +1,0 @@
-"""Which samples of which problem: the data of an experiment."""
