@@ -4,33 +4,58 @@ from typing import Any
 
 from prefect import flow
 
-from flows.engine.matrix import run_cells
+from flows.engine.cells import run_cells
+from flows.engine.pool import cancel_cells
+from flows.engine.run_names import named, some
 from flows.engine.suite import Suite, finish_suite
-from flows.parameters import Benchmarks, Models, Seeds
+from flows.parameters import Benchmarks, Models, Seeds, Where
 from flows.settings import current_settings
 from lsm_core.names import PresetName
 
 
-@flow(name="lsm", flow_run_name="benchmark-{preset}")
+def _name(parameters: dict[str, Any]) -> str:
+    models = some(parameters["models"], "all models")
+    benchmarks = some(parameters["benchmarks"], "all problems")
+    kind = "benchmark-official" if parameters["official"] else "benchmark"
+    return f"{kind}-{parameters['preset']}: {models} on {benchmarks}"
+
+
+@flow(name="lsm", flow_run_name=named(_name), on_cancellation=[cancel_cells])
 def lsm(
     preset: PresetName = "quick",
     benchmarks: Benchmarks | None = None,
     models: Models | None = None,
     seeds: Seeds | None = None,
     official: bool = False,
+    cells: Where = "here",
 ) -> dict[str, Any]:
     """Prepare the data, train every model on every benchmark, compare, and write the report.
 
-    All benchmarks and models if none are named, seed 0 if none is given. A model that is not made
-    for a benchmark is left out, unless it is asked for by name on that benchmark alone. If
-    `official`, the data are the published files, which are fetched and converted first
-    (LSM_MIRRORS is asked before their addresses); the suite is another one then.
+    Args:
+        preset: The size of data, models and training: smoke takes seconds a cell, quick minutes
+            for all on a laptop, paper and release days of GPUs.
+        benchmarks: The problems; none named means all eight.
+        models: The models; none named means all fifteen, which makes 106 cells with all problems
+            and one seed. A model that is not made for a problem is left out, unless it is asked
+            for by name on that problem alone.
+        seeds: One cell for each; none given means seed 0.
+        official: Train on the published files, which are fetched and converted first (LSM_MIRRORS
+            is asked before their addresses); the comparison is another one then.
+        cells: Where cells train: `here`, in processes of this run; on the `pool` of cells, each a
+            run of its own; `auto` takes the pool for presets that take longer than quick.
+
     """
     from flows.steps.training.cells import benchmark_cells
 
     settings = current_settings()
-    cells = benchmark_cells(preset, benchmarks, models, seeds or [0])
-    suite = Suite(study="benchmark", preset=preset, official=official, cells=cells, register=True)
+    suite = Suite(
+        study="benchmark",
+        preset=preset,
+        official=official,
+        cells=benchmark_cells(preset, benchmarks, models, seeds or [0]),
+        register=True,
+        where=cells,
+    )
     outcomes = run_cells(suite, settings)
     report = finish_suite(suite, outcomes, settings)
     return {

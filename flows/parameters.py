@@ -12,6 +12,8 @@ Level = Annotated[float, Field(gt=0, lt=1)]
 Gain = Annotated[float, Field(ge=0, lt=1)]
 Benchmarks = Annotated[list[BenchmarkName], Field(min_length=1)]
 Models = Annotated[list[ModelName], Field(min_length=1)]
+Where = Literal["here", "pool", "auto"]
+"""Where cells train: in the run that asks for them, on the pool of cells, or as the preset says."""
 Rows = Annotated[list[str], Field(min_length=1)]
 TrainingSetting = Literal[
     "epochs",

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 from prefect import flow
 from prefect.artifacts import create_markdown_artifact
 
-from flows.engine.matrix import run_cells
+from flows.engine.cells import run_cells
+from flows.engine.pool import cancel_cells
+from flows.engine.run_names import named
 from flows.engine.suite import Suite
 from flows.errors import BadInput, CellsFailed
-from flows.parameters import Gain, Level, Positive
+from flows.parameters import Gain, Level, Positive, Where
 from flows.settings import Settings, current_settings
 from lsm_core.names import BenchmarkName
 from lsm_core.result import Failure
@@ -23,7 +25,12 @@ if TYPE_CHECKING:
     from lsm_core.experiments.experiment import Experiment
 
 
-@flow(name="retrain", flow_run_name="retrain-{benchmark}")
+def _name(parameters: dict[str, Any]) -> str:
+    news = parameters["watched"] or parameters["dataset"] or f"{parameters['n_new']} new seeds"
+    return f"retrain-{parameters['benchmark']}: {news}"
+
+
+@flow(name="retrain", flow_run_name=named(_name), on_cancellation=[cancel_cells])
 def retrain(
     benchmark: BenchmarkName,
     n_new: Positive = 64,
@@ -31,15 +38,26 @@ def retrain(
     dataset: str | None = None,
     level: Level = 0.01,
     least_gain: Gain = 0.01,
+    cells: Where = "here",
 ) -> dict[str, Any]:
     """Train a challenger on new samples and promote it if it is better; return why.
 
-    New are the samples of the next `n_new` seeds; or, if `watched` is a folder, those of the files
-    that came there since the last time; or, if `dataset` is the place of a dataset, those of its
-    training samples that were not used before. Better is a mean error on the locked test samples
-    that is lower by `least_gain`, as a part of the champion's, with a paired test at `level`.
-    Whatever fails leaves the champion in place; without a champion or without new samples nothing
-    is done, nor on seeds if the champion was trained on official files, which no seeds continue.
+    Better is a mean error on the locked test samples that is lower. Whatever fails leaves the
+    champion in place; without a champion or without new samples nothing is done, nor on seeds if
+    the champion was trained on official files, which no seeds continue.
+
+    Args:
+        benchmark: The problem whose champion is challenged.
+        n_new: How many new samples to make from the next seeds, where neither files nor a dataset
+            are named.
+        watched: A folder; new are the samples of files that came there since the last time.
+        dataset: The place of a dataset; new are those of its training samples that were not used
+            before.
+        level: The level of the paired test that the challenger has to pass.
+        least_gain: By how much the error has to be lower, as a part of the champion's.
+        cells: Where the challenger trains: `here`, in a process of this run; on the `pool` of
+            cells; `auto` takes the pool for presets that take longer than quick.
+
     """
     from flows.steps.models.judgement import Verdict
     from flows.steps.models.retraining import NoChampion, NoMoreSeeds
@@ -59,7 +77,7 @@ def retrain(
             name = registered_name(benchmark)
             verdict = Verdict(model=name, promoted=False, reason="nothing was trained")
         else:
-            verdict = _trained_and_judged(benchmark, experiment, settings, rule, lease)
+            verdict = _trained_and_judged(benchmark, experiment, settings, rule, lease, cells)
     notes = [*notes, *earlier]
     page = "\n\n".join([_page(verdict), *notes])
     create_markdown_artifact(page, key=f"retrain-{benchmark.replace('_', '-')}")
@@ -120,6 +138,7 @@ def _trained_and_judged(
     settings: Settings,
     rule: "PromotionRule",
     lease: Lease,
+    where: Where,
 ) -> "Verdict":
     from flows.steps.data.datasets import location_of
     from flows.steps.models.judgement import RETRAIN_SUITE, judge
@@ -128,7 +147,7 @@ def _trained_and_judged(
 
     root, uri = settings.root, settings.tracking_uri
     cell = bind(experiment)
-    suite = Suite(study=RETRAIN_SUITE, preset=cell.preset, cells=[cell], at_once=1)
+    suite = Suite(study=RETRAIN_SUITE, preset=cell.preset, cells=[cell], at_once=1, where=where)
     (outcome,) = run_cells(suite, settings)
     if isinstance(outcome, Failure):
         raise CellsFailed(f"the champion stays, its challenger failed with {outcome.error}")

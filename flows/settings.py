@@ -15,8 +15,11 @@ from storage.location import Location
 
 DEFAULT_STORE = ".lsm"
 PREFECT_PORT = 4200
-POOL = "lsm-local"
-"""The work pool of the deployments in prefect.yaml."""
+CONTROL_POOL, CELL_POOL = "lsm-control", "lsm-cells"
+"""The work pools in prefect.yaml: of flows that submit and wait, and of cells that train.
+
+They are two, or comparisons that wait for their cells would take the places of those.
+"""
 MLFLOW_PORT = 5000
 DEFAULT_MEMORY = 4096
 
@@ -37,6 +40,8 @@ class Settings:
     LSM_MLFLOW_PORT      port of the stack's MLflow server; 5000
     LSM_MLFLOW_PAGES     MLflow's address in a browser; the tracking server's, or the stack's
     LSM_DEVICE           what to train on: cpu, cuda or mps; a GPU if there is one
+    LSM_GPUS             GPUs of the stack's workers, as 0,1,2 or none; those that nvidia-smi lists
+    LSM_CELL_POOL_TYPE   what the pool of cells is made of: process, kubernetes, ...; process
     LSM_MEMORY           MiB of training samples that a run may hold; larger sets are read as used
     """
 
@@ -51,6 +56,8 @@ class Settings:
     memory: int
     database: str | None = None
     mlflow_pages: str | None = None
+    gpus: str | None = None
+    cell_pool_type: str = "process"
 
     @classmethod
     def from_environment(cls) -> "Settings":
@@ -73,6 +80,8 @@ class Settings:
             mirrors=tuple(os.environ.get("LSM_MIRRORS", "").split()),
             device=os.environ.get("LSM_DEVICE") or "auto",
             memory=_positive("LSM_MEMORY", DEFAULT_MEMORY) * 2**20,
+            gpus=os.environ.get("LSM_GPUS") or os.environ.get("CUDA_VISIBLE_DEVICES") or None,
+            cell_pool_type=os.environ.get("LSM_CELL_POOL_TYPE") or "process",
         )
 
     @property

@@ -6,10 +6,12 @@ from typing import Any
 from prefect import flow
 from prefect.artifacts import create_markdown_artifact
 
-from flows.engine.matrix import run_cells
+from flows.engine.cells import run_cells
+from flows.engine.pool import cancel_cells
+from flows.engine.run_names import named
 from flows.engine.suite import Suite, finish_suite, link_report
 from flows.errors import BadInput, CellsFailed
-from flows.parameters import Benchmarks, Models, Positive, Rows, Seeds
+from flows.parameters import Benchmarks, Models, Positive, Rows, Seeds, Where
 from flows.settings import current_settings
 from lsm_core.names import PresetName, StudyName
 from storage.errors import translated
@@ -17,7 +19,13 @@ from storage.errors import translated
 Results = list[dict[str, Any]]
 
 
-@flow(name="study", flow_run_name="{name}-{preset}")
+def _name(parameters: dict[str, Any]) -> str:
+    words = [f"{parameters['name']}-{parameters['preset']}"]
+    words += [", ".join(parameters[name]) for name in ("models", "rows") if parameters[name]]
+    return ": ".join(words[:2])
+
+
+@flow(name="study", flow_run_name=named(_name), on_cancellation=[cancel_cells])
 def study(
     name: StudyName,
     preset: PresetName = "quick",
@@ -26,14 +34,24 @@ def study(
     rows: Rows | None = None,
     benchmarks: Benchmarks | None = None,
     official: bool = False,
+    cells: Where = "here",
 ) -> Results:
     """Run any study by its name, or some rows of it, and return what came of each cell.
 
-    Seed 0 if none is given, five for stability. `models` are for those that compare some, the
-    paper's if none are named; `benchmarks` are for stability, all if none are named, and for
-    ablations: the paper's seven at presets `paper` and `release`, and at smaller ones the two on
-    which the paper replaces the solver, too. If `official`, the data are the published files, as in
-    flow `lsm`; a study of grids that they do not have is refused.
+    Args:
+        name: The study; each is a table or a figure of the paper.
+        preset: The size of data, models and training: smoke, quick, paper or release.
+        seeds: One cell for each; none given means seed 0, and five seeds for stability.
+        models: For studies that compare models; none named means the paper's.
+        rows: Some rows of the study's table, by their names; none named means all.
+        benchmarks: For stability, all if none are named; for ablations, where none named means the
+            paper's seven at presets paper and release, and at smaller ones the two on which the
+            paper replaces the solver, too.
+        official: Train on the published files, as in flow lsm; a study of grids that they do not
+            have is refused.
+        cells: Where cells train: `here`, in processes of this run; on the `pool` of cells, each a
+            run of its own; `auto` takes the pool for presets that take longer than quick.
+
     """
     from flows.steps.training.cells import bind
     from lsm_core.studies.catalogue import study_cells
@@ -41,16 +59,17 @@ def study(
 
     settings = current_settings()
     with translated(ValueError, into=BadInput):
-        cells = study_cells(name, preset, seeds, models, rows, benchmarks)
+        wanted = study_cells(name, preset, seeds, models, rows, benchmarks)
     suite = Suite(
         study=name,
         preset=preset,
         official=official,
-        cells=[bind(cell.experiment) for cell in cells],
-        names=[cell.setting for cell in cells],
+        cells=[bind(cell.experiment) for cell in wanted],
+        names=[cell.setting for cell in wanted],
+        where=cells,
     )
     outcomes = run_cells(suite, settings)
-    finish_suite(suite, outcomes, settings, setting_table(outcomes).markdown())
+    finish_suite(suite, outcomes, settings, setting_table(outcomes))
     # A cell that needs no other name is called as its model is.
     return [
         replace(outcome, setting=outcome.setting or outcome.model).to_plain()
@@ -68,9 +87,14 @@ stability = study.with_options(name="stability")
 
 @flow(name="efficiency")
 def efficiency(models: Models | None = None, sizes: list[Positive] | None = None) -> Results:
-    """Measure what models cost on larger and larger grids: the paper's of both if none are named.
+    """Measure what models cost on larger and larger grids.
 
     What was measured before on this machine is taken from the store.
+
+    Args:
+        models: The models; none named means the paper's ten.
+        sizes: Points along an axis of the grids; none given means the paper's.
+
     """
     from flows.engine.progress import current_progress
     from flows.steps.reports.efficiency import measure_efficiency

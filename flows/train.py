@@ -5,14 +5,21 @@ from typing import Any
 
 from prefect import flow
 
-from flows.engine.matrix import run_cells
+from flows.engine.cells import run_cells
+from flows.engine.pool import cancel_cells
+from flows.engine.run_names import named
 from flows.engine.suite import Suite, finish_suite
-from flows.parameters import Benchmarks, Models, Positive, Seeds, TrainingSetting
+from flows.parameters import Benchmarks, Models, Positive, Seeds, TrainingSetting, Where
 from flows.settings import current_settings
 from lsm_core.names import PresetName
 
 
-@flow(name="train", flow_run_name="train-{preset}")
+def _name(parameters: dict[str, Any]) -> str:
+    models, benchmarks = ", ".join(parameters["models"]), ", ".join(parameters["benchmarks"])
+    return f"train-{parameters['preset']}: {models} on {benchmarks}"
+
+
+@flow(name="train", flow_run_name=named(_name), on_cancellation=[cancel_cells])
 def train(
     benchmarks: Benchmarks,
     models: Models,
@@ -24,22 +31,34 @@ def train(
     training: dict[TrainingSetting, Any] | None = None,
     frozen: list[str] | None = None,
     official: bool = False,
+    cells: Where = "here",
 ) -> list[dict[str, Any]]:
-    """Train models on benchmarks, one at a time, on `threads` threads and `ranks` processes.
+    """Train models on benchmarks, one at a time here, or all at once on the pool of cells.
 
-    With a `source`, the name of a benchmark or the identity of a finished run, training starts
-    from the weights of the same model there, except that `frozen` parts stay fixed. `training`
-    changes settings of the preset by name. If `official`, the samples are those of the published
-    files, also for a source that is a benchmark; they are fetched and converted first, and
-    LSM_MIRRORS is asked before their addresses. Finished runs are not repeated; a run that was cut
-    off continues from its last checkpoint; one that fails does not stop the others.
+    Finished runs are not repeated; a run that was cut off continues from its last checkpoint; one
+    that fails does not stop the others.
+
+    Args:
+        benchmarks: The problems.
+        models: The models; each is trained on each problem.
+        preset: The size of data, models and training: smoke, quick, paper or release.
+        seeds: One run for each; none given means seed 0.
+        threads: Of each training here; none given means all.
+        ranks: Processes that train one model together, here.
+        source: The name of a problem, or the identity of a finished run: training starts from the
+            weights of the same model there. None means from random weights.
+        training: Settings of the preset to change, by name: epochs, learning_rate, batch_size, ...
+        frozen: Parts of a model that starts from a source, by name, that stay as they are.
+        official: Train on the published files, which are fetched and converted first; also for a
+            source that is a problem. LSM_MIRRORS is asked before their addresses.
+        cells: Where runs train: `here`, in processes of this run; on the `pool` of cells, each a
+            run of its own; `auto` takes the pool for presets that take longer than quick.
+
     """
     from flows.steps.training.cells import chosen_cell
-    from lsm_core.reporting.comparison import compare
-    from lsm_core.reporting.tables import comparison_table
 
     settings = current_settings()
-    cells = [
+    wanted = [
         chosen_cell(preset, *names, source=source, training=training, frozen=frozen or [])
         for names in product(benchmarks, models, seeds or [0])
     ]
@@ -47,13 +66,13 @@ def train(
         study="train",
         preset=preset,
         official=official,
-        cells=cells,
+        cells=wanted,
         register=True,
+        where=cells,
         at_once=1,
         n_threads=threads,
         n_ranks=ranks,
     )
     outcomes = run_cells(suite, settings)
-    table = comparison_table(compare(outcomes)).markdown()
-    finish_suite(suite, outcomes, settings, table, with_report=False)
+    finish_suite(suite, outcomes, settings, with_report=False)
     return [outcome.to_plain() for outcome in outcomes]

@@ -1,1 +1,1 @@
-"""How Prefect runs the steps: tasks, the matrix of cells, progress."""
+"""How Prefect runs the steps: tasks, cells here and on work pools, progress."""

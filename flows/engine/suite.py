@@ -5,9 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from prefect.artifacts import create_link_artifact, create_markdown_artifact
+from prefect import task
+from prefect.artifacts import create_link_artifact, create_table_artifact
+from prefect.cache_policies import NO_CACHE
 
 from flows.errors import CellsFailed
+from flows.parameters import Where
 from flows.settings import Settings
 from lsm_core.names import PresetName
 from lsm_core.result import Failure, Outcome, suite_name
@@ -16,6 +19,9 @@ from storage.errors import StorageError
 if TYPE_CHECKING:
     from flows.steps.reports.page import Report
     from lsm_core.experiments.experiment import BoundExperiment
+    from lsm_core.reporting.tables import Table
+
+SMALL: tuple[PresetName, ...] = ("smoke", "quick")
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +44,15 @@ class Suite:
     n_threads: int | None = None
     """Of each cell; an equal part of the workers if it is not said."""
     n_ranks: int = 1
+    where: Where = "here"
+
+    @property
+    def on_pool(self) -> bool:
+        """Return whether each cell is a run of `cell/train`, on any worker of its pool.
+
+        That costs a cell some tens of seconds, which small presets would feel.
+        """
+        return self.where == "pool" or (self.where == "auto" and self.preset not in SMALL)
 
     @property
     def name(self) -> str:
@@ -49,24 +64,30 @@ def finish_suite(
     suite: Suite,
     outcomes: Sequence[Outcome],
     settings: Settings,
-    table: str = "",
+    table: "Table | None" = None,
     *,
     with_report: bool = True,
 ) -> "Report | None":
     """Keep what came of a suite, show it in Prefect and MLflow, and return its report.
 
-    The artifact is the `table`, or the report's text if there is none. CellsFailed if a run failed,
-    after all that.
+    The artifact is the `table`, or the comparison of models if there is none. CellsFailed if a run
+    failed, after all that.
     """
-    from flows.steps.reports.page import write_report
     from flows.steps.reports.results import keep_outcomes
+    from lsm_core.reporting.comparison import compare
+    from lsm_core.reporting.tables import comparison_table
 
     keep_outcomes(settings.root, outcomes)
-    report = write_report(settings.root, suite.preset, suite.official) if with_report else None
-    shown = table or (report.markdown if report else "")
-    create_markdown_artifact(shown, key=suite.study, description=f"Results of {suite.name}")
+    report = write_report(suite, settings) if with_report else None
+    shown = table or comparison_table(compare(outcomes))
+    create_table_artifact(
+        [dict(zip(shown.headings, row, strict=True)) for row in shown.rows],
+        key=artifact_key(suite.name),
+        description=f"Results of {suite.name}. {shown.caption}",
+    )
     if report is not None:
         link_report(settings, report)
+    link_charts(settings, suite)
     failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
     if failures:
         where = f"; see {report.page}" if report else ""
@@ -75,6 +96,37 @@ def finish_suite(
             f"{failures[0].error}{where}"
         )
     return report
+
+
+@task(name="report", task_run_name="report {suite.name}", cache_policy=NO_CACHE)
+def write_report(suite: Suite, settings: Settings) -> "Report":
+    """Write the report of all results that the store has of a preset."""
+    from flows.steps.reports import page
+
+    return page.write_report(settings.root, suite.preset, suite.official)
+
+
+def artifact_key(name: str) -> str:
+    """Return a name as Prefect takes it for the page of an artifact."""
+    return name.replace("_", "-")
+
+
+def link_charts(settings: Settings, suite: Suite) -> None:
+    """Link the runs of a suite side by side in MLflow, unless that is away."""
+    from storage.tracking.charts_page import charts_address
+    from storage.tracking.store import open_tracking
+
+    try:
+        page = charts_address(open_tracking(settings.tracking_uri, settings.root), suite.name)
+    except StorageError as error:
+        logger.warning("the runs are not compared in MLflow: %s", error)
+        return
+    create_link_artifact(
+        f"{settings.mlflow_address}/{page}",
+        link_text=f"Runs of {suite.name} in MLflow",
+        key=artifact_key(f"mlflow-{suite.name}"),
+        description="The runs of this comparison side by side.",
+    )
 
 
 def link_report(settings: Settings, report: "Report") -> None:
@@ -95,6 +147,6 @@ def link_report(settings: Settings, report: "Report") -> None:
     create_link_artifact(
         link,
         link_text=f"Report {report.name}",
-        key="report",
+        key=artifact_key(f"report-{report.name}"),
         description=f"Report with figures, {where}",
     )

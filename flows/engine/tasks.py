@@ -1,6 +1,8 @@
 """Policy around the steps: retries and limits. The work itself is in `flows.steps`."""
 
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from functools import partial
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from prefect import task
@@ -158,37 +160,53 @@ def _complete_datasets(folder: Location) -> set[str]:
     retry_delay_seconds=PAUSES,
     retry_condition_fn=_may_help,
     cache_policy=NO_CACHE,  # what counts is the result in the store
-    task_run_name="train-{experiment.data.benchmark.name}-{experiment.model_name}",
+    task_run_name="{name}",
 )
 def train_cell(
-    experiment: "BoundExperiment", place: "Workplace", n_ranks: int, lease: Lease
-) -> Result:
-    """Return the result of an experiment, trained in processes of its own if the store has none.
+    name: str,
+    cell: "BoundExperiment",
+    place: "Workplace",
+    n_ranks: int,
+    stop: Event,
+    wait: bool = False,
+) -> Result | None:
+    """Return the result of a cell, trained in processes of its own if the store has none.
 
-    If its lease is lost, which happens to a machine that was asleep or cut off for a minute, the
+    None if another process, here or elsewhere, has it in hand; with `wait`, that one is waited for.
+    If the lease is lost, which happens to a machine that was asleep or cut off for a minute, the
     training ends: another one goes on with it from the last checkpoint.
     """
     from flows.steps.results import stored_result
     from flows.steps.training.isolation import run_isolated
     from flows.steps.training.run import train
 
-    if result := stored_result(place.root, experiment.identity):
+    if result := stored_result(place.root, cell.identity):
         return result
-    name = f"train {experiment.model_name} on {experiment.data.benchmark.name}"
-    if place.setting:
-        name += f", {place.setting}"
-    if experiment.seed:
-        name += f" (seed {experiment.seed})"
-    progress = current_progress()
-    progress.update(name, 0, experiment.training.epochs)
+    progress, title = current_progress(), f"train {name}"
+    progress.update(title, 0, cell.training.epochs)
+    tell_that_it_waits = partial(progress.update, title, 0, cell.training.epochs, "another has it")
+    leases = Leases(place.root / "claims")
+    with ExitStack() as held:
+        lease: Lease | None
+        if wait:
+            lease = held.enter_context(leases.hold(cell.identity, tell_that_it_waits))
+        elif lease := leases.acquire(cell.identity):
+            held.callback(lease.release)
+        else:
+            return None
+        if result := stored_result(place.root, cell.identity):
+            return result
+        kept = lease
 
-    def report(message: dict[str, Any]) -> None:
-        if lease.is_lost:
-            raise LeaseLost(f"another machine has taken over to {name}; nothing is lost")
-        note = f"relative L2 {message['error']:.4f}"
-        progress.update(name, message["done"], message["total"], note)
+        def report(message: dict[str, Any]) -> None:
+            if kept.is_lost:
+                raise LeaseLost(f"another machine has taken over to {title}; nothing is lost")
+            if stop.is_set():
+                raise LeaseLost(f"the run that asked to {title} has ended; nothing is lost")
+            note = f"relative L2 {message['error']:.4f}"
+            progress.update(title, message["done"], message["total"], note)
 
-    run_isolated(train, experiment, place, report=report, n_ranks=n_ranks)
-    result = stored_result(place.root, experiment.identity)
+        run_isolated(train, cell, place, report=report, n_ranks=n_ranks)
+    result = stored_result(place.root, cell.identity)
     assert result is not None  # training ends with it
     return result

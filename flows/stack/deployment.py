@@ -10,10 +10,10 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from flows.errors import ServiceFailed
-from flows.settings import POOL, Settings
+from flows.errors import BadInput, ServiceFailed
+from flows.settings import CELL_POOL, CONTROL_POOL, Settings
 from storage.errors import translated
 
 if TYPE_CHECKING:
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 DEPLOYMENTS = Path("prefect.yaml")
 AUTOMATIONS = Path("infra/automations.yaml")
+JOB_TEMPLATES = Path("infra")
 """What is declared, in the folder that is worked in."""
+URGENT = "sources"
+"""The queue of cells that others wait for; workers empty it first."""
 PAGE = 200
 """Deployments that Prefect's server gives in one answer at most."""
 
@@ -35,7 +38,7 @@ def prefect_client(api: str, environment: Mapping[str, str]) -> "SyncPrefectClie
 
 
 def deploy(settings: Settings, environment: Mapping[str, str]) -> None:
-    """Make the pool, declare deployments and automations; what is there is brought up to date.
+    """Make the pools, declare deployments and automations; what is there is brought up to date.
 
     The server is the one at PREFECT_API_URL, here or elsewhere.
     """
@@ -52,7 +55,7 @@ def deploy(settings: Settings, environment: Mapping[str, str]) -> None:
         translated(httpx.HTTPError, OSError, into=unreachable),
         prefect_client(settings.prefect_api, environment) as client,
     ):
-        _make_pool(client)
+        _make_pools(client, settings.cell_pool_type)
         paused = [each.id for each in client.read_deployments(limit=PAGE) if each.paused]
         try:
             _declare_deployments(environment)
@@ -62,17 +65,32 @@ def deploy(settings: Settings, environment: Mapping[str, str]) -> None:
         declare_automations(client)
 
 
-def _make_pool(client: "SyncPrefectClient") -> None:
+def _make_pools(client: "SyncPrefectClient", cells: str) -> None:
+    """Make the pools and the queue of what is urgent; those that are there stay as they are."""
     from prefect.client.schemas.actions import WorkPoolCreate
     from prefect.exceptions import ObjectAlreadyExists
-    from prefect.workers.process import ProcessWorker
 
-    template = ProcessWorker.get_default_base_job_template()
-    # Never over one that is there: its pause and its limit would be gone.
+    for name, kind in ((CONTROL_POOL, "process"), (CELL_POOL, cells)):
+        # Never over one that is there: its pause and its limit would be gone.
+        with suppress(ObjectAlreadyExists):
+            made = WorkPoolCreate(name=name, type=kind, base_job_template=_job_template(kind))
+            client.create_work_pool(made)
     with suppress(ObjectAlreadyExists):
-        client.create_work_pool(
-            WorkPoolCreate(name=POOL, type=ProcessWorker.type, base_job_template=template)
-        )
+        client.create_work_queue(URGENT, priority=1, work_pool_name=CELL_POOL)
+
+
+def _job_template(kind: str) -> dict[str, Any]:
+    """Return what a job of a pool is made of: ours if infra/ has one, else Prefect's own."""
+    import yaml
+    from prefect.workers.base import BaseWorker
+
+    ours = JOB_TEMPLATES / kind / "cell-job.yaml"
+    if ours.is_file():
+        return dict(yaml.safe_load(ours.read_text(encoding="utf-8")))
+    worker = BaseWorker.get_worker_class_from_type(kind)
+    if worker is None:
+        raise BadInput(f"LSM_CELL_POOL_TYPE is {kind!r}, but no worker of that type is installed")
+    return worker.get_default_base_job_template()
 
 
 def _declare_deployments(environment: Mapping[str, str]) -> None:

@@ -6,7 +6,7 @@ Everything here asks; the only writing is a probe in the store, which is removed
 import shutil
 import socket
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from flows.settings import POOL, Settings
+from flows.settings import CELL_POOL, CONTROL_POOL, Settings
 from flows.stack.deployment import (
     AUTOMATIONS,
     DEPLOYMENTS,
@@ -61,6 +61,7 @@ def examine(
 
     With `data`, every dataset is read and compared with its checksums.
     """
+    pools = (CONTROL_POOL, CELL_POOL)
     with ExitStack() as opened:
         server = PrefectServer(settings.prefect_api, environment, opened)
         checks: dict[str, Callable[[], Verdict]] = {
@@ -69,7 +70,7 @@ def examine(
             "space": lambda: check_space(settings.state),
             "datasets": lambda: check_datasets(settings.root, data),
             "prefect": server.check,
-            "worker": lambda: server.ask(check_worker),
+            "worker": lambda: server.ask(lambda client: check_workers(client, pools)),
             "deployments": lambda: server.ask(check_deployments),
             "automations": lambda: server.ask(check_automations),
             "mlflow": lambda: check_mlflow(settings.tracking_uri, environment),
@@ -218,20 +219,23 @@ class PrefectServer:
         return check(self.client)
 
 
-def check_worker(client: "SyncPrefectClient") -> Verdict:
-    """Check that somebody takes runs out of the pool."""
+def check_workers(client: "SyncPrefectClient", pools: Sequence[str]) -> Verdict:
+    """Check that somebody takes runs out of each of our pools."""
     from prefect.exceptions import ObjectNotFound
 
-    try:
-        client.read_work_pool(POOL)
-    except ObjectNotFound:
-        return "problem", f"there is no pool {POOL}; `lsm stack up` makes it"
-    workers = client.read_workers_for_work_pool(POOL)
-    alive = [each for each in workers if each.status == "ONLINE"]
-    if alive:
-        return "ok", f"{len(alive)} in the pool {POOL}"
-    advice = f"`prefect worker start --pool {POOL}`, or `lsm stack up`"
-    return "problem", f"no worker of the pool {POOL} is alive; {advice}"
+    counts = {}
+    for pool in pools:
+        try:
+            client.read_work_pool(pool)
+        except ObjectNotFound:
+            return "problem", f"there is no pool {pool}; `lsm stack up` makes it"
+        workers = client.read_workers_for_work_pool(pool)
+        counts[pool] = sum(each.status == "ONLINE" for each in workers)
+    empty = [pool for pool, count in counts.items() if not count]
+    if empty:
+        advice = f"`prefect worker start --pool {empty[0]}`, or `lsm stack up`"
+        return "problem", f"no worker of the pool {empty[0]} is alive; {advice}"
+    return "ok", ", ".join(f"{count} in the pool {pool}" for pool, count in counts.items())
 
 
 def check_deployments(client: "SyncPrefectClient") -> Verdict:

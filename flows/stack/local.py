@@ -3,6 +3,7 @@
 Whoever changes it holds its lock: of two that start it at once, the second finds it running.
 """
 
+import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +12,14 @@ from urllib.parse import urlparse
 import psutil
 
 from flows.errors import BadInput, ServiceFailed
-from flows.settings import POOL, Settings, database_url, postgres_folder, service_environment
+from flows.settings import (
+    CELL_POOL,
+    CONTROL_POOL,
+    Settings,
+    database_url,
+    postgres_folder,
+    service_environment,
+)
 from flows.stack.deployment import deploy
 from flows.stack.postgres import make_databases, require_postgres
 from flows.stack.services import (
@@ -27,7 +35,7 @@ from flows.stack.services import (
     wait_until_healthy,
 )
 
-SUPERVISOR = "supervisor"
+SUPERVISOR, WORKER = "supervisor", "prefect-worker"
 
 
 def up(settings: Settings) -> None:
@@ -57,18 +65,21 @@ def wanted(settings: Settings) -> list[Service]:
     """Return the services of these settings, not started, in the order in which they start."""
     environment = stack_environment(settings)
 
-    def service(name: str, *command: str, url: str = "", health: str = "") -> Service:
+    def service(name: str, *command: str, url: str = "", health: str = "", **more: str) -> Service:
         log = str(settings.state / "logs" / f"{name}.log")
-        digest = fingerprint(name, command, environment)
-        return Service(name, 0, 0.0, url, log, health, command, digest)
+        digest = fingerprint(name, command, {**environment, **more})
+        return Service(name, 0, 0.0, url, log, health, command, digest, tuple(more.items()))
 
     port = str(urlparse(settings.prefect_api).port)
     ui, tracking = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{settings.mlflow_port}"
     server = ("prefect", "server", "start", "--host", "127.0.0.1", "--port", port)
     found = [
         service("prefect-server", *server, url=ui, health=f"{settings.prefect_api}/health"),
-        service("prefect-worker", "prefect", "worker", "start", "--pool", POOL, url=ui),
+        service(WORKER, "prefect", "worker", "start", "--pool", CONTROL_POOL, url=ui),
     ]
+    for name, limit, more in cell_workers(settings):
+        start = ("prefect", "worker", "start", "--pool", CELL_POOL, "--limit", str(limit))
+        found.append(service(name, *start, url=ui, **more))
     if settings.database == "local":
         found.insert(
             0, service("postgres", "flows.stack.postgres", str(postgres_folder(settings.state)))
@@ -79,6 +90,37 @@ def wanted(settings: Settings) -> list[Service]:
         command = ("mlflow", "server", *artifacts, *address)
         found.append(service("mlflow-server", *command, url=tracking, health=f"{tracking}/health"))
     return [*found, service(SUPERVISOR, "flows.stack.supervisor")]
+
+
+def cell_workers(settings: Settings) -> list[tuple[str, int, dict[str, str]]]:
+    """Return the workers that train: one a GPU, or one that takes a cell a core.
+
+    Each has its name, how many cells it takes at once, and what they find in their environment.
+    """
+    if settings.cell_pool_type != "process":
+        return []  # whoever made that pool has its workers
+    gpus = listed_gpus(settings)
+    if not gpus:
+        return [(f"{WORKER}-cells", settings.n_workers, {"LSM_WORKERS": "1"})]
+    threads = str(max(1, settings.n_workers // len(gpus)))
+    return [
+        (f"{WORKER}-gpu-{gpu}", 1, {"CUDA_VISIBLE_DEVICES": gpu, "LSM_WORKERS": threads})
+        for gpu in gpus
+    ]
+
+
+def listed_gpus(settings: Settings) -> list[str]:
+    """Return the numbers of the GPUs that cells may use, as CUDA counts them."""
+    if settings.device not in ("auto", "cuda") or settings.gpus == "none":
+        return []
+    if settings.gpus:
+        return [gpu.strip() for gpu in settings.gpus.split(",") if gpu.strip()]
+    asked = ("nvidia-smi", "--query-gpu=index", "--format=csv,noheader")
+    try:
+        told = subprocess.run(asked, capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return told.stdout.split()
 
 
 def stack_environment(settings: Settings) -> dict[str, str]:
@@ -133,8 +175,10 @@ def down(settings: Settings) -> list[str]:
     a mark of the stack though no file names it.
     """
     with stack_lock(settings.state):
-        urgency = {SUPERVISOR: 2, "prefect-worker": 1}
-        order = sorted(services(settings), key=lambda each: urgency.get(each.name, 0))
+        order = sorted(
+            services(settings),
+            key=lambda each: 2 * (each.name == SUPERVISOR) + each.name.startswith(WORKER),
+        )
         stopped = [service.name for service in order[::-1] if _stop(service)]
         left = stop_marked(settings.state / "logs")
         with suppress(OSError):  # in a folder that is read-only it stays, and names what has ended

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import psutil
 from filelock import FileLock, Timeout
@@ -59,6 +59,8 @@ class Service:
     health: str = ""
     command: tuple[str, ...] = ()
     fingerprint: str = ""
+    variables: tuple[tuple[str, str], ...] = ()
+    """What it finds in its environment beside what all services do."""
 
     def process(self) -> psutil.Process | None:
         """Return the process, or None if it is gone and its number perhaps another's."""
@@ -76,7 +78,8 @@ class Service:
 
     def start(self, environment: Mapping[str, str]) -> "Service":
         """Start its command and return it as it runs now; do not wait until it answers."""
-        pid = start_service(self.command, Path(self.log), environment).pid
+        own = {**environment, **dict(self.variables)}
+        pid = start_service(self.command, Path(self.log), own).pid
         return replace(self, pid=pid, born=birth_of(pid) or 0.0)
 
     def end_remains(self) -> None:
@@ -112,8 +115,7 @@ def fingerprint(name: str, command: Sequence[str], environment: Mapping[str, str
 def services(settings: Settings) -> list[Service]:
     """Return the services that were started, as the stack's file has them."""
     try:
-        entries = json.loads(stack_file(settings).read_text())
-        return [Service(**{**entry, "command": tuple(entry["command"])}) for entry in entries]
+        return [_service(entry) for entry in json.loads(stack_file(settings).read_text())]
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -123,6 +125,12 @@ def services(settings: Settings) -> list[Service]:
         raise ServiceFailed(
             f"{stack_file(settings)} is not readable ({error}); remove it, then `lsm stack down`"
         ) from error
+
+
+def _service(entry: dict[str, Any]) -> Service:
+    """Return a service as a file has it, which knows no tuples."""
+    variables = tuple((name, value) for name, value in entry.get("variables", ()))
+    return Service(**{**entry, "command": tuple(entry["command"]), "variables": variables})
 
 
 def keep_services(settings: Settings, services: Sequence[Service]) -> None:

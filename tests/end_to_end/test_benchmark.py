@@ -63,11 +63,29 @@ def test_the_deployment_runs_and_its_runs_are_in_mlflow(stack: dict[str, str]) -
     command = ["prefect", "deployment", "run", "lsm/full-benchmark", "--watch"]
     smoke = ["--watch-timeout", "300", "--param", "preset=smoke"]
     narrow = ["--param", 'benchmarks=["burgers"]', "--param", 'models=["lsm", "fno"]']
-    done = run([*command, *smoke, *narrow], stack)
+    pool = ["--param", "cells=pool", "--flow-run-name", "a name of its own"]
+    done = run([*command, *smoke, *narrow, *pool], stack)
     assert done.returncode == 0, done.stdout + done.stderr
     runs = finished_runs(f"http://127.0.0.1:{stack['LSM_MLFLOW_PORT']}")
     assert {run.data.tags["model"] for run in runs} == {"lsm", "fno"}
     assert {run.data.tags["suite"] for run in runs} == {"benchmark-smoke"}
+
+
+def test_its_page_shows_data_cells_and_report(stack: dict[str, str]) -> None:
+    """After the test above: every cell is a run of its own that ended well, after its data."""
+    ended = {"state": {"type": {"any_": ["COMPLETED"]}}}
+    found = ask(stack, "flow_runs/filter", {"flow_runs": ended})
+    by_name = {each["name"]: each for each in found}
+    assert set(by_name) == {"a name of its own", "burgers lsm seed 0", "burgers fno seed 0"}
+    parent = by_name.pop("a name of its own")["id"]
+    graph = ask(stack, f"flow_runs/{parent}/graph-v2")
+    nodes = {node["label"]: node for _, node in graph["nodes"]}
+    assert set(nodes) == {"data of burgers", "report benchmark-smoke", *by_name}
+    for name in by_name:
+        before = {link["id"] for link in nodes[name]["parents"]}
+        assert before == {nodes["data of burgers"]["id"]}
+    kinds = {each["type"] for each in graph["artifacts"]}
+    assert kinds == {"table", "link"}
 
 
 def test_a_wrong_parameter_is_rejected_at_submission(stack: dict[str, str]) -> None:
@@ -108,9 +126,13 @@ def test_starting_the_stack_twice_changes_nothing(stack: dict[str, str]) -> None
     assert services(stack) == before
     assert triggers(stack) == watching
     assert all(service["runs"] for service in before)
-    assert {service["name"] for service in before} == {
+    names = {service["name"] for service in before}
+    cell_workers = {name for name in names if name.startswith("prefect-worker-")}
+    assert cell_workers
+    assert names - cell_workers == {
         "prefect-server",
         "prefect-worker",
+        "prefect-worker-cells",
         "mlflow-server",
         "supervisor",
     }

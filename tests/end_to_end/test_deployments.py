@@ -46,6 +46,8 @@ SMOKE: dict[str, dict[str, Any]] = {
 }
 """What makes a run a matter of minutes: all of the benchmark, parts of the studies."""
 
+CELL = "cell/train"
+"""What comparisons submit; no person does."""
 N_PAIRS = len(benchmark_cells("smoke", None, None, [0]))
 SUITES = {
     "lsm/full-benchmark": ("benchmark-smoke", N_PAIRS),
@@ -92,10 +94,10 @@ def submit(name: str, parameters: dict[str, Any], settings: dict[str, str]) -> A
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 def test_every_deployment_ends_well_with_runs_and_artifacts(stack: dict[str, str]) -> None:
-    assert set(SMOKE) == set(declared())
+    assert set(SMOKE) == set(declared()) - {CELL}
     failures = {}
     # The data of a preparation is told of, that of a training is not.
-    for name in sorted(declared(), key=lambda each: each != "prepare/all"):
+    for name in sorted(SMOKE, key=lambda each: each != "prepare/all"):
         try:
             done = submit(name, SMOKE[name], stack)
         except subprocess.TimeoutExpired:

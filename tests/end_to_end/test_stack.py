@@ -15,12 +15,15 @@ from typing import Any
 import pytest
 
 from flows.engine.own_server import free_port
+from flows.settings import CELL_POOL
 from flows.stack.services import marked_processes
 from tests.end_to_end.local_stack import REPOSITORY, ask, environment, run, services, submitted
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
 
 UP = ["flows.cli", "stack", "up"]
+CELL_WORKERS = ["prefect-worker-cells"]
+"""One on a machine without GPU, which the settings below pretend to be."""
 SEEDS = {"preset": "smoke", "benchmarks": ["darcy"], "seeds": list(range(20))}
 
 
@@ -30,6 +33,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         tmp_path_factory.mktemp("stack"),
         PREFECT_API_URL=f"http://127.0.0.1:{free_port()}/api",
         LSM_MLFLOW_PORT=str(free_port()),
+        LSM_GPUS="none",
     )
 
 
@@ -65,14 +69,14 @@ def test_two_that_start_it_at_once_start_it_once(said: list[str], settings: dict
     leaders = Counter(
         mark.stem for process, mark in marks.items() if os.getsid(process.pid) == process.pid
     )
-    names = ["mlflow-server", "prefect-server", "prefect-worker", "supervisor"]
+    names = ["mlflow-server", "prefect-server", "prefect-worker", *CELL_WORKERS, "supervisor"]
     assert leaders == Counter(names)
     assert sorted(service["name"] for service in services(settings)) == names
 
 
 def choices(settings: dict[str, str]) -> dict[str, Any]:
     """Return what an operator can choose on the server."""
-    pool = ask(settings, "work_pools/lsm-local")
+    pool = ask(settings, f"work_pools/{CELL_POOL}")
     retrain = ask(settings, "deployments/name/retrain/scheduled")
     (schedule,) = retrain["schedules"]
     automations = ask(settings, "automations/filter", {})
@@ -102,8 +106,8 @@ def test_what_an_operator_chose_stays_when_it_is_started_again(
     nightly = retrain["schedules"][0]["id"]
     ask(settings, f"deployments/{retrain['id']}/pause_deployment", {})  # as the server's page does
     for command in (
-        ["work-pool", "pause", "lsm-local"],
-        ["work-pool", "set-concurrency-limit", "lsm-local", "3"],
+        ["work-pool", "pause", CELL_POOL],
+        ["work-pool", "set-concurrency-limit", CELL_POOL, "3"],
         ["deployment", "schedule", "pause", "retrain/scheduled", nightly],
         ["automation", "pause", "lsm crashed runs come back"],
     ):
@@ -121,8 +125,8 @@ def test_what_an_operator_chose_stays_when_it_is_started_again(
     assert choices(settings) == chosen
     ask(settings, f"deployments/{retrain['id']}/resume_deployment", {})
     for command in (
-        ["work-pool", "resume", "lsm-local"],
-        ["work-pool", "clear-concurrency-limit", "lsm-local"],
+        ["work-pool", "resume", CELL_POOL],
+        ["work-pool", "clear-concurrency-limit", CELL_POOL],
         ["deployment", "schedule", "resume", "retrain/scheduled", nightly],
         ["automation", "resume", "lsm crashed runs come back"],
     ):

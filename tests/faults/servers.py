@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 
 from flows.engine.own_server import free_port
-from flows.settings import POOL
+from flows.settings import CONTROL_POOL
 from flows.stack.deployment import AUTOMATIONS, declare_automations, prefect_client
 from flows.steps.training.cells import cell
 from flows.steps.training.workplace import Workplace
@@ -215,7 +215,7 @@ class PrefectStack:
     def deploy(self) -> None:
         """Make the pool, declare the deployment, and what the server does by itself."""
         for arguments in (
-            ("work-pool", "create", POOL, "--type", "process", "--overwrite"),
+            ("work-pool", "create", CONTROL_POOL, "--type", "process", "--overwrite"),
             ("--no-prompt", "deploy", "--name", "one"),
         ):
             command = [sys.executable, "-m", "prefect", *arguments]
@@ -231,7 +231,7 @@ class PrefectStack:
             declare_automations(client, REPOSITORY / AUTOMATIONS)
 
     def start_worker(self) -> None:
-        self.worker = self._start("worker", "start", "--pool", POOL, "--type", "process")
+        self.worker = self._start("worker", "start", "--pool", CONTROL_POOL, "--type", "process")
 
     def kill_worker(self, with_children: bool) -> None:
         """Kill the worker alone, as by accident, or with its runs, as when a machine is lost."""

@@ -11,10 +11,11 @@ from prefect.flows import load_flow_from_entrypoint
 from prefect.utilities.schema_tools.validation import ValidationError, validate
 
 from flows.benchmark import lsm
+from flows.cell import cell
 from flows.parameters import TrainingSetting
 from flows.prepare import prepare
 from flows.retrain import retrain
-from flows.studies import ablations, efficiency
+from flows.studies import ablations, efficiency, study
 from flows.train import train
 from lsm_core.studies.catalogue import STUDIES
 from lsm_core.training.config import TrainingConfig
@@ -68,3 +69,11 @@ def test_every_study_that_is_deployed_is_one_by_the_name_of_its_flow() -> None:
         validate(each["parameters"], flow.parameters.model_dump(), raise_on_error=True)
     published = {name for name, study in STUDIES.items() if study.is_published}
     assert {each["parameters"]["name"] for each in studies} == published
+
+
+@pytest.mark.parametrize("flow", [lsm, train, prepare, study, efficiency, retrain, cell])
+def test_every_parameter_is_described_in_the_form_of_a_run(flow: Any) -> None:
+    properties = flow.parameters.properties
+    assert properties
+    for name, shown in properties.items():
+        assert len(shown.get("description", "")) > 10, f"{flow.name}: {name} is not described"

@@ -4,6 +4,7 @@ Each takes the folder of a repository, or of a copy in which something was missp
 """
 
 import configparser
+import importlib.metadata
 import importlib.util
 import os
 import re
@@ -15,15 +16,19 @@ from types import ModuleType
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
+from tests.infra.job_template import rendered_job, template_complaints, worker_complaints
 from tests.infra.known_names import settings_read, unknown_variables
 from tests.infra.kubernetes_checks import overlay_complaints
-from tests.infra.manifests import REPOSITORY, run, tool
+from tests.infra.manifests import JOB_TEMPLATE, REPOSITORY, run, tool
 from tests.infra.prefect_checks import automations_file, deployments_file, settings_file
 
 Check = Callable[[Path], list[str]]
 PRINTS = '#!/bin/sh\necho "psql $*" >> "$CALLS"\ncat >> "$CALLS"\n'
 """Stands for psql: notes how it is called and what it is told."""
+NEEDED_BY_JOB_WORKER = {"iso8601", "kopf", "kubernetes-asyncio", "pyOpenSSL", "tenacity"}
+"""What prefect-kubernetes brings that nothing else of ours needs, so that no pin names it."""
 
 
 def compose_file(root: Path) -> list[str]:
@@ -163,6 +168,28 @@ def server_packages(root: Path) -> list[str]:
     ]
 
 
+def job_worker_packages(root: Path) -> list[str]:
+    """Return packages that Prefect does not ask for, without a version or with another one."""
+    pinned = re.findall(r"^([\w.-]+)==", (REPOSITORY / "constraints.txt").read_text(), re.M)
+    lines = (root / "infra/images/job-worker.txt").read_text().splitlines()
+    names = [line.partition("==")[0] for line in lines if not line.startswith("#")]
+    integrations = {Requirement(each).name for each in importlib.metadata.requires("prefect") or ()}
+    return [
+        *(f"{line} has no version" for line in lines if line[0] != "#" and "==" not in line),
+        *(f"{name} has a version in constraints.txt" for name in names if name in pinned),
+        *(f"nobody asks for {name}" for name in set(names) - integrations - NEEDED_BY_JOB_WORKER),
+        *(f"{name} is missing" for name in NEEDED_BY_JOB_WORKER - set(names)),
+    ]
+
+
+def job_template(root: Path) -> list[str]:
+    """Return what is wrong with the template of a cell's job, alone and where it is used."""
+    if found := template_complaints(root):
+        return found
+    job = rendered_job(root)
+    return [*worker_complaints(root), *overlay_complaints(root, "kubernetes-jobs", job)]
+
+
 def never_committed(root: Path) -> list[str]:
     """Return what git would take though it holds secrets or state."""
     ignored = set((root / "infra/.gitignore").read_text().splitlines())
@@ -188,6 +215,8 @@ CHECKS: dict[str, Check] = {
     "infra/images/Dockerfile.dockerignore": sent_to_builder,
     "infra/images/basic_auth.ini": login_file,
     "infra/images/server.txt": server_packages,
+    "infra/images/job-worker.txt": job_worker_packages,
+    f"infra/kubernetes/{JOB_TEMPLATE}": job_template,
     "infra/postgres/databases.sh": databases_script,
     "infra/postgres/kustomization.yaml": overlay("cpu"),
     **{
@@ -195,5 +224,6 @@ CHECKS: dict[str, Check] = {
             "cpu" if path.parent.name == "base" else path.parent.name
         )
         for path in sorted((REPOSITORY / "infra/kubernetes").rglob("*.yaml"))
+        if path.name != JOB_TEMPLATE
     },
 }

@@ -13,21 +13,27 @@ from tests.infra.known_names import complaint, unknown_variables
 from tests.infra.manifests import run, tool
 
 VERSION = "1.32"
+RESOURCES = {"batch": {"jobs"}, "": {"pods", "pods/log", "events"}}
+VERBS = {"get", "list", "watch", "create", "update", "patch", "delete"}
+"""What a role of ours may be about; no schema knows these words."""
 POD_SECURITY = r"pod-security\.kubernetes\.io/(enforce|warn|audit)(-version)?"
 
 
-def overlay_complaints(root: Path, overlay: str) -> list[str]:
-    """Return what is wrong with an overlay as kubectl would apply it."""
+def overlay_complaints(root: Path, overlay: str, *more: dict[str, Any]) -> list[str]:
+    """Return what is wrong with an overlay as kubectl would apply it, with more objects in it."""
     done = run(tool("kubectl"), "kustomize", root / "infra/kubernetes/overlays" / overlay)
     if done.returncode:
         return [done.stdout]
-    objects = list(yaml.safe_load_all(done.stdout))
+    # Keys in the order in which kustomize writes them, too.
+    ordered = [yaml.safe_load(yaml.safe_dump(each)) for each in more]
+    objects = [*yaml.safe_load_all(done.stdout), *ordered]
     if found := [text for each in objects if (text := _schema_complaint(yaml.safe_dump(each)))]:
         return found
     secrets = re.findall(r"^([A-Z_]+)=", (root / "infra/compose.example.env").read_text(), re.M)
     return [
         *_selectors(objects),
         *_references(objects, set(secrets)),
+        *_roles(objects),
         *_variables(objects),
         *_namespaces(objects),
     ]
@@ -124,6 +130,22 @@ def _references(objects: list[dict[str, Any]], secrets: set[str]) -> list[str]:
     return [f"nothing is called {name}" for names in [*missing, used - ports] for name in names]
 
 
+def _roles(objects: list[dict[str, Any]]) -> list[str]:
+    """Return what roles allow that Kubernetes does not know, and bindings of nobody."""
+    roles, accounts = _names(objects, "Role"), _names(objects, "ServiceAccount")
+    found = []
+    for each in objects:
+        for rule in each.get("rules", []) if each["kind"] == "Role" else []:
+            known = {name for group in rule["apiGroups"] for name in RESOURCES.get(group, ())}
+            found += [f"no resource {name}" for name in set(rule["resources"]) - known]
+            found += [f"no verb {verb}" for verb in set(rule["verbs"]) - VERBS]
+        if each["kind"] == "RoleBinding":
+            bound = {subject["name"] for subject in each["subjects"]}
+            found += [f"no role {name}" for name in {each["roleRef"]["name"]} - roles]
+            found += [f"no account {name}" for name in bound - accounts]
+    return found
+
+
 def _variables(objects: list[dict[str, Any]]) -> list[str]:
     """Return variables that nobody reads and commands that no program has."""
     maps = {
@@ -135,7 +157,8 @@ def _variables(objects: list[dict[str, Any]]) -> list[str]:
             variables = {each["name"]: each.get("value", "1") for each in container.get("env", [])}
             for source in container.get("envFrom", []):
                 variables |= maps.get(source["configMapRef"]["name"], {})
-            command = tuple(container.get("command", ()))
+            # Our images have no entry point: what is said instead of a command is one.
+            command = tuple(container.get("command") or container.get("args", ()))
             found += _process(container["image"], command, tuple(variables.items()))
     return found
 

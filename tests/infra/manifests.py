@@ -13,7 +13,8 @@ import yaml
 
 REPOSITORY = Path(__file__).parents[2]
 INFRA = REPOSITORY / "infra"
-OVERLAYS = ("cpu", "gpu", "s3", "dask")
+OVERLAYS = ("cpu", "gpu", "s3", "dask", "kubernetes-jobs")
+JOB_TEMPLATE = "cell-job.yaml"
 
 
 def tool(name: str) -> str:
@@ -73,7 +74,7 @@ def kubernetes_documents() -> list[dict[str, Any]]:
     return [
         document
         for path in sorted((INFRA / "kubernetes").rglob("*.yaml"))
-        if path.name != "kustomization.yaml"
+        if path.name not in ("kustomization.yaml", JOB_TEMPLATE)
         for document in yaml.safe_load_all(path.read_text())
     ]
 

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, RootModel, TypeAdapter, ValidationError
 
-from flows.settings import POOL
+from flows.settings import CELL_POOL, CONTROL_POOL
 
 ANCHORS = "definitions"
 """The one key of prefect.yaml that is ours: what anchors name."""
@@ -21,6 +21,8 @@ LABELS = {
     "prefect.run-count",
     "prefect.state-message",
 }
+CELL = "flows.cell:cell"
+"""The one flow that trains on the pool of cells; the others submit, wait and report."""
 FAILED_WITH = "Flow run encountered an exception: "
 STATUS_ERROR = "PrefectHTTPStatusError"
 
@@ -44,7 +46,8 @@ def deployments_file(root: Path) -> list[str]:
 def _deployment(given: dict[str, Any]) -> list[str]:
     if missing := {"name", "entrypoint", "work_pool"} - set(given):
         return [f"there is no {', '.join(sorted(missing))}"]
-    found = [] if given["work_pool"].get("name") == POOL else ["the pool is another"]
+    pool = CELL_POOL if given["entrypoint"] == CELL else CONTROL_POOL
+    found = [] if given["work_pool"].get("name") == pool else ["the pool is another"]
     module, _, name = given["entrypoint"].partition(":")
     try:
         flow = getattr(import_module(module), name)
@@ -55,7 +58,8 @@ def _deployment(given: dict[str, Any]) -> list[str]:
     for each in sets:
         found += [f"no parameter {key}" for key in set(each.get("parameters") or ()) - taken]
     try:
-        flow.validate_parameters(given.get("parameters", {}))
+        if given["entrypoint"] != CELL:  # which gets its parameters from whoever submits it
+            flow.validate_parameters(given.get("parameters", {}))
     except Exception as error:
         found.append(str(error))
     for trigger in given.get("triggers", []):
@@ -82,14 +86,12 @@ def _trigger(given: dict[str, Any]) -> list[str]:
 
 def automations_file(root: Path) -> list[str]:
     """Return what is wrong with automations.yaml."""
-    from prefect.client.schemas.objects import StateType
     from prefect.events.schemas.automations import AutomationCore
 
     given = yaml.safe_load((root / "infra" / "automations.yaml").read_text())
     if list(given) != ["automations"]:
         return [f"there is {', '.join(given)}, expected automations"]
-    events = {f"prefect.flow-run.{state.value.capitalize()}" for state in StateType}
-    events.add("prefect.flow-run.heartbeat")
+    events = {f"prefect.flow-run.{name}" for name in ("*", "heartbeat", *_names_of_states())}
     found = []
     for each in given["automations"]:
         try:
@@ -104,6 +106,15 @@ def automations_file(root: Path) -> list[str]:
         found += [f"nobody emits {event}" for event in named - events]
         found += _unknown_errors(trigger)
     return found
+
+
+def _names_of_states() -> set[str]:
+    """Return the names that Prefect gives to states, by which it names their events."""
+    from prefect import states
+    from prefect.client.schemas.objects import StateType
+
+    types = {state.value.capitalize() for state in StateType}
+    return types | ({"Submitting", "InfrastructurePending"} & set(vars(states)))
 
 
 def _unknown_errors(trigger: dict[str, Any]) -> list[str]:

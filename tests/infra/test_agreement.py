@@ -9,8 +9,13 @@ import pytest
 import yaml
 
 from flows.cli.main import main
-from flows.settings import MLFLOW_PORT, POOL, PREFECT_PORT, Settings
-from tests.infra.known_names import complaint, settings_read, unknown_variables
+from flows.settings import CELL_POOL, CONTROL_POOL, MLFLOW_PORT, PREFECT_PORT, Settings
+from tests.infra.known_names import (
+    JOB_WORKER_SETTINGS,
+    complaint,
+    settings_read,
+    unknown_variables,
+)
 from tests.infra.manifests import (
     INFRA,
     REPOSITORY,
@@ -64,7 +69,7 @@ def test_every_command_is_one_that_the_program_has(process: Process) -> None:
     [
         "lsm stak up",
         "lsm train lsm --benchmark darcy",
-        "prefect worker start --pol lsm-local",
+        "prefect worker start --pol lsm-cells",
         "prefect wroker start",
         "mlflow server --prt=5000",
         "mlflow serv",
@@ -79,17 +84,28 @@ def test_a_misspelt_command_is_caught(command: str, capsys: pytest.CaptureFixtur
     capsys.readouterr()
 
 
-def test_the_pool_is_the_one_that_is_deployed_to() -> None:
+def test_the_pools_are_those_that_are_deployed_to() -> None:
     declared = yaml.safe_load((REPOSITORY / "prefect.yaml").read_text())
     pools = {deployment["work_pool"]["name"] for deployment in declared["deployments"]}
-    assert pools == {POOL}
-    text = [" ".join(process.command) for process in OURS]
-    named = {
-        name for line in text for name in re.findall(r"(?:--pool|work-pool create) (\S+)", line)
-    }
-    assert named == {POOL}
+    assert pools == {CONTROL_POOL, CELL_POOL}
     dockerfile = (INFRA / "images" / "Dockerfile").read_text()
-    assert set(re.findall(r'"--pool", "([^"]+)"', dockerfile)) == {POOL}
+    assert set(re.findall(r'"--pool", "([^"]+)", "--limit", "1"', dockerfile)) == {CELL_POOL}
+    assert dockerfile.count('"--pool"') == 2
+
+
+def test_cells_train_one_at_a_time_and_what_waits_for_them_has_no_limit() -> None:
+    # With a limit, comparisons that wait would keep each other's cells from beginning.
+    served: dict[str, set[str]] = {}
+    for process in OURS:
+        command = " ".join(process.command)
+        if pool := re.search(r"--pool[ =](\S+)", command):
+            limit = re.search(r"--limit (\d+)", command)
+            served.setdefault(pool[1], set()).add(f"{process.name} {limit[1] if limit else '-'}")
+    assert served == {
+        CONTROL_POOL: {"control-worker -"},
+        # A job worker only starts jobs; how many there are is the pool's limit.
+        CELL_POOL: {"cell-worker-cpu 1", "cell-worker-gpu 1", "cell-worker 1", "job-worker -"},
+    }
 
 
 def test_servers_listen_where_clients_and_settings_look() -> None:
@@ -230,7 +246,7 @@ def test_state_lies_where_the_image_lets_the_user_write() -> None:
     assert "/opt/lsm/.lsm" in dockerfile
     results = (REPOSITORY / "prefect.toml").read_text()
     assert 'local_storage_path = ".lsm/' in results
-    for name in ("worker-cpu", "worker-gpu"):
+    for name in ("control-worker", "cell-worker-cpu", "cell-worker-gpu"):
         assert compose()["services"][name]["volumes"] == ["worker-state:/opt/lsm/.lsm"]
 
 
@@ -238,7 +254,7 @@ def test_no_manifest_holds_a_secret() -> None:
     secret = re.compile(r"PASSWORD|SECRET|AUTH_STRING|AUTH_KEY|ACCESS_KEY")
     for process in PROCESSES:
         for name, value in process.environment.items():
-            if secret.search(name):
+            if secret.search(name) and name not in JOB_WORKER_SETTINGS:  # those say which secret
                 assert re.fullmatch(r'"?(\$\{[A-Z_]+:\?[^}]+\},?)+"?|<[A-Z_]+>', value), name
     for path in INFRA.rglob("*"):
         # Hidden files are an operator's own: the secrets themselves, Terraform's providers.
@@ -252,5 +268,11 @@ def test_no_manifest_holds_a_secret() -> None:
 
 def test_settings_that_manifests_set_are_documented() -> None:
     ours = {name for process in OURS for name in process.environment if name.startswith("LSM_")}
-    assert ours == {"LSM_STORE", "LSM_WORKERS", "LSM_DASK", "LSM_MLFLOW_PAGES"}
+    assert ours == {
+        "LSM_CELL_POOL_TYPE",
+        "LSM_DASK",
+        "LSM_MLFLOW_PAGES",
+        "LSM_STORE",
+        "LSM_WORKERS",
+    }
     assert ours <= settings_read()

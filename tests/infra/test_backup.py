@@ -53,7 +53,7 @@ mkdir -p "$volume"
 shift 2
 exec $AS_USER "${@/#\\/opt\\/lsm\\/.lsm/$volume}"
 """,
-        Path("worker/checkpoints/chunk"),
+        Path("control-worker/checkpoints/chunk"),
     ),
 ]
 
@@ -172,7 +172,7 @@ def test_files_come_back_into_a_volume_whose_root_is_the_clusters(reachable: Pat
     way = WAYS[1]
     user = "setpriv --reuid=10001 --regid=10001 --clear-groups"
     for name in ("old", "new"):
-        for volume in ("mlflow", "worker"):
+        for volume in ("mlflow", "control-worker"):
             # As Kubernetes mounts one for the group of its pods, with what a file system has.
             for folder in (Path(volume), Path(volume) / "lost+found"):
                 (reachable / name / folder).mkdir(parents=True)
@@ -192,7 +192,7 @@ def test_files_come_back_into_a_volume_whose_root_is_the_clusters(reachable: Pat
         environment = {**os.environ, "OBJECTS": str(reachable / name), "AS_USER": user}
         run_lines("\n".join(lines), way, reachable, environment)
     assert replaced.read_bytes() == chunk.read_bytes()
-    root = (reachable / "new" / "worker").stat()
+    root = (reachable / "new" / "control-worker").stat()
     assert (root.st_uid, root.st_gid, oct(root.st_mode)) == (0, 10001, "0o42775")
 
 

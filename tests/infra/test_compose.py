@@ -60,8 +60,8 @@ def test_every_service_is_hardened_watched_and_started_again() -> None:
 
 def test_only_the_gpu_worker_waits_for_its_profile() -> None:
     services = compose()["services"]
-    assert {name for name, each in services.items() if "profiles" in each} == {"worker-gpu"}
-    assert services["worker-gpu"]["profiles"] == ["gpu"]
+    assert {name for name, each in services.items() if "profiles" in each} == {"cell-worker-gpu"}
+    assert services["cell-worker-gpu"]["profiles"] == ["gpu"]
 
 
 def test_services_wait_for_services_and_mount_volumes_that_exist() -> None:
@@ -110,5 +110,5 @@ def test_anchors_are_merged_as_compose_merges_them() -> None:
     # A later key of the service wins over the anchor's: the job that deploys has no health check.
     services = compose()["services"]
     assert services["deploy"]["command"][0] == "lsm"
-    assert services["worker-gpu"]["environment"]["LSM_STORE"].startswith("s3://lsm/")
+    assert services["cell-worker-gpu"]["environment"]["LSM_STORE"].startswith("s3://lsm/")
     assert yaml.safe_load(FILE.read_text())["name"] == "lsm"

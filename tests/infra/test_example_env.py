@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from flows.settings import Settings
+from tests.infra.known_names import settings_read
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -14,8 +15,7 @@ def examples() -> dict[str, str]:
 
 
 def test_the_example_names_exactly_the_settings_that_are_read() -> None:
-    source = (REPOSITORY / "flows" / "settings.py").read_text()
-    read = set(re.findall(r'(?:environ\.get|_positive)\(\s*"([A-Z_]+)"', source))
+    read = settings_read()
     assert set(examples()) == read
     documented = set(re.findall(r"^    ([A-Z_]+)  ", Settings.__doc__ or "", re.MULTILINE))
     assert documented == read

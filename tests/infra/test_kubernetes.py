@@ -6,7 +6,16 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.infra.manifests import INFRA, OVERLAYS, kubernetes_documents, pod_specs, run, tool
+from tests.infra.job_template import rendered_job
+from tests.infra.manifests import (
+    INFRA,
+    OVERLAYS,
+    REPOSITORY,
+    kubernetes_documents,
+    pod_specs,
+    run,
+    tool,
+)
 
 VERSION = "1.32"
 
@@ -81,13 +90,13 @@ def test_a_planted_typo_is_caught(right: str, wrong: str, tmp_path: Path) -> Non
 
 def test_a_patch_for_something_that_is_not_there_is_caught(tmp_path: Path) -> None:
     shutil.copytree(INFRA, tmp_path / "infra", ignore=shutil.ignore_patterns(".*"))
-    patch = tmp_path / "infra/kubernetes/components/gpu/worker.yaml"
+    patch = tmp_path / "infra/kubernetes/components/gpu/cell-worker.yaml"
     patch.write_text(
-        patch.read_text().replace("metadata: {name: worker}", "metadata: {name: wroker}")
+        patch.read_text().replace("metadata: {name: cell-worker}", "metadata: {name: cell-wroker}")
     )
     done = run(tool("kubectl"), "kustomize", tmp_path / "infra/kubernetes/overlays/gpu")
     assert done.returncode != 0
-    assert "wroker" in done.stdout
+    assert "cell-wroker" in done.stdout
 
 
 def test_everything_lies_in_one_namespace(built: Any) -> None:
@@ -99,12 +108,13 @@ def test_everything_lies_in_one_namespace(built: Any) -> None:
 
 def test_every_pod_asks_for_the_least() -> None:
     names = []
-    for name, spec in pod_specs():
+    cell = rendered_job(REPOSITORY)["spec"]["template"]["spec"]
+    for name, spec in [*pod_specs(), ("cell", cell)]:
         names.append(name)
         assert spec["securityContext"]["runAsNonRoot"], name
         assert spec["securityContext"]["runAsUser"] > 0, name
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, name
-        assert spec["automountServiceAccountToken"] is False, name
+        assert spec["automountServiceAccountToken"] is (name == "job-worker"), name
         for each in spec["containers"]:
             own = each["securityContext"]
             assert own["allowPrivilegeEscalation"] is False, name
@@ -113,21 +123,38 @@ def test_every_pod_asks_for_the_least() -> None:
             assert set(each["resources"]) == {"requests", "limits"}, name
             assert ":" in each["image"], f"{name} has no pinned image"
     assert sorted(names) == [
+        "cell",
+        "cell-worker",
+        "control-worker",
         "dask-scheduler",
         "dask-worker",
         "deploy",
+        "job-worker",
         "mlflow",
         "postgres",
         "prefect-server",
-        "worker",
     ]
 
 
-def test_accounts_exist_and_no_role_is_bound() -> None:
+def test_accounts_exist_and_only_who_makes_jobs_has_a_role() -> None:
     documents = kubernetes_documents()
     accounts = {each["metadata"]["name"] for each in documents if each["kind"] == "ServiceAccount"}
     assert {spec["serviceAccountName"] for _, spec in pod_specs()} == accounts
-    assert not [each for each in documents if each["kind"].endswith(("Role", "RoleBinding"))]
+    role, binding = (each for each in documents if each["kind"].endswith(("Role", "RoleBinding")))
+    assert (role["kind"], binding["kind"]) == ("Role", "RoleBinding")
+    allowed = {
+        resource: set(rule["verbs"]) for rule in role["rules"] for resource in rule["resources"]
+    }
+    assert allowed == {
+        "jobs": {"get", "list", "watch", "create", "delete"},
+        "pods": {"get", "list", "watch"},
+        "pods/log": {"get"},
+        "events": {"create"},
+    }
+    bound = {"kind": "ServiceAccount", "name": "job-worker", "namespace": "lsm"}
+    assert binding["subjects"] == [bound]
+    users = [name for name, spec in pod_specs() if spec["serviceAccountName"] == "job-worker"]
+    assert users == ["job-worker"]
 
 
 def test_whoever_serves_is_probed_and_only_reached_by_those_listed() -> None:
@@ -145,21 +172,24 @@ def test_whoever_serves_is_probed_and_only_reached_by_those_listed() -> None:
 
 def test_a_worker_that_cannot_reach_the_server_is_not_ready_and_not_killed(built: Any) -> None:
     for overlay in OVERLAYS:
-        worker = container(built(overlay), "worker")
-        assert worker["readinessProbe"]["httpGet"] == {"path": "/health", "port": "health"}
-        alive = worker["livenessProbe"]
-        assert alive["tcpSocket"] == {"port": "health"}
-        assert not {"httpGet", "exec", "grpc"} & set(alive)
+        of_cells = "job-worker" if overlay == "kubernetes-jobs" else "cell-worker"
+        for name in ("control-worker", of_cells):
+            worker = container(built(overlay), name)
+            assert worker["readinessProbe"]["httpGet"] == {"path": "/health", "port": "health"}
+            alive = worker["livenessProbe"]
+            assert alive["tcpSocket"] == {"port": "health"}
+            assert not {"httpGet", "exec", "grpc"} & set(alive)
 
 
 def test_the_gpu_overlay_puts_one_gpu_and_its_image_on_a_node_that_has_one(built: Any) -> None:
-    worker = container(built("gpu"), "worker")
+    worker = container(built("gpu"), "cell-worker")
     assert worker["image"].startswith("lsm-cuda:")
     assert worker["resources"]["limits"]["nvidia.com/gpu"] == "1"
     assert worker["resources"]["requests"]["nvidia.com/gpu"] == "1"
-    spec = named(built("gpu"), "Deployment", "worker")["spec"]["template"]["spec"]
+    spec = named(built("gpu"), "Deployment", "cell-worker")["spec"]["template"]["spec"]
     assert spec["nodeSelector"] == {"nvidia.com/gpu.present": "true"}
     assert "nvidia.com/gpu" not in str(built("cpu"))
+    assert container(built("gpu"), "control-worker") == container(built("cpu"), "control-worker")
 
 
 def test_the_s3_overlay_has_no_volume_for_data(built: Any) -> None:

@@ -16,7 +16,7 @@ from flows.settings import MLFLOW_PORT, PREFECT_PORT
 from lsm_core.experiments.protocols import PROTOCOLS
 from storage.errors import StorageError
 from tests.infra.known_names import PARSERS, complaint
-from tests.infra.manifests import INFRA, OVERLAYS, REPOSITORY, compose
+from tests.infra.manifests import INFRA, OVERLAYS, REPOSITORY, compose, pod_specs
 
 PAGE = (INFRA / "README.md").read_text()
 PROGRAMS = ("lsm", "prefect", "mlflow", "dask")
@@ -101,7 +101,11 @@ def test_workloads_that_are_named_exist() -> None:
         if "kind" in each and "metadata" in each
     }
     named = re.findall(r"\b(?:deployment|statefulset|job|service)/[a-z-]+", PAGE)
-    assert {"statefulset/postgres", "deployment/worker"} <= set(named) <= known
+    assert (
+        {"statefulset/postgres", "deployment/control-worker", "deployment/cell-worker"}
+        <= set(named)
+        <= known
+    )
     carried = re.findall(r"exec (?:--stdin )?deployment/([a-z-]+) -- tar .* -C (\S+)", PAGE)
     assert len(carried) == 4
     for name, folder in carried:
@@ -137,8 +141,13 @@ def test_the_lines_for_aws_name_every_secret_and_every_role() -> None:
     folders = re.search(r"folders = \{(.*?)\}", terraform["roles.tf"], re.DOTALL)
     assert folders
     assert accounts.split() == re.findall(r"(\w+) = ", folders[1])
-    for account in accounts.split():
-        assert f" deployment/{account}" in block
+    restarted = re.findall(r" deployment/([a-z-]+)", block)
+    base = {path.stem for path in (INFRA / "kubernetes" / "base").iterdir()} - {"deploy"}
+    assert set(restarted) == {
+        name
+        for name, spec in pod_specs()
+        if name in base and spec["serviceAccountName"] in accounts.split()
+    }
     for output in re.findall(r"\$output -\w+ (\w+)", block):
         assert f'output "{output}"' in terraform["outputs.tf"]
 
@@ -155,7 +164,7 @@ def test_ports_and_overlays_are_those_of_the_manifests() -> None:
     table = section("What runs where")
     assert f"| Prefect server | {PREFECT_PORT} |" in table
     assert f"| MLflow server | {MLFLOW_PORT} |" in table
-    assert set(re.findall(r"^\| `(\w+)` \|", section("Start"), re.M)) == set(OVERLAYS)
+    assert set(re.findall(r"^\| `([\w-]+)` \|", section("Start"), re.M)) == set(OVERLAYS)
     assert {path.name for path in (INFRA / "kubernetes" / "overlays").iterdir()} == set(OVERLAYS)
 
 

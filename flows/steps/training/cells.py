@@ -1,5 +1,6 @@
 """The cells of a comparison: which experiments they are, and what came of those that failed."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, get_args
@@ -14,6 +15,7 @@ from lsm_core.experiments.presets import applies, check_applies, experiment
 from lsm_core.models.catalogue import ModelConfig
 from lsm_core.names import BenchmarkName, ModelName, PresetName
 from lsm_core.result import Failure
+from storage.location import Location
 
 
 def cell(
@@ -128,8 +130,46 @@ def failed(cell: BoundExperiment, error: Any, study: str = "train", setting: str
     return Failure(**vars(cell.outcome(study, setting)), error=f"{type(error).__name__}: {error}")
 
 
-def slots(n_cells: int, n_workers: int) -> int:
-    """Return how many trainings run at once: as many as cores, or one where there is a GPU."""
-    import torch
+def keep_cell(cell: BoundExperiment, root: Location) -> None:
+    """Keep what a cell is, so that a worker that knows its identity alone can train it."""
+    kept = root / "experiments" / f"{cell.identity}.json"
+    if not kept.exists():
+        kept.write_bytes(json.dumps(_to_plain(cell), indent=1).encode())
 
-    return 1 if torch.cuda.is_available() else max(1, min(n_cells, n_workers))
+
+def kept_cell(identity: str, root: Location) -> BoundExperiment:
+    """Return the cell that is kept under an identity, bound to the sources of this machine.
+
+    BadInput if there is none, or if the sources here would make another run of it.
+    """
+    kept = root / "experiments" / f"{identity}.json"
+    try:
+        cell = bind(_from_plain(json.loads(kept.read_bytes())))
+    except FileNotFoundError:
+        raise BadInput(f"{kept} is not there; submit the comparison that asks for it") from None
+    except (KeyError, TypeError, ValueError) as error:
+        raise BadInput(f"{kept} was written by another version: {error}") from error
+    if cell.identity != identity:
+        raise BadInput(
+            f"the sources of this worker make run {cell.identity} of what was asked for as "
+            f"{identity}; give it the version that submitted the comparison"
+        )
+    return cell
+
+
+def _to_plain(cell: BoundExperiment) -> dict[str, Any]:
+    source = cell.source
+    return {
+        "protocol": cell.experiment.to_plain(),
+        "seed": cell.seed,
+        "source": _to_plain(source) if isinstance(source, BoundExperiment) else source,
+    }
+
+
+def _from_plain(plain: Mapping[str, Any]) -> Experiment:
+    made = Experiment.from_plain(plain["protocol"], plain["seed"])
+    source = plain["source"]
+    if source is None:
+        return made
+    origin = source if isinstance(source, str) else _from_plain(source)
+    return replace(made, start=Start(source=origin, frozen=tuple(plain["protocol"]["frozen"])))

@@ -29,6 +29,17 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
+def slots(name: str, n_cells: int, n_workers: int) -> list[str]:
+    """Return the device of each training that runs at once: one a GPU, or one a core without.
+
+    A device with a number is meant alone.
+    """
+    n_gpus = torch.cuda.device_count()
+    if name in ("auto", "cuda") and n_gpus:
+        return [f"cuda:{number}" for number in range(n_gpus)]
+    return [name] * (1 if name.startswith(("cuda", "mps")) else max(1, min(n_cells, n_workers)))
+
+
 @contextmanager
 def joined_ranks(device: torch.device) -> Iterator[None]:
     """Join the processes that the environment names, as torchrun sets it; leave them at the end."""

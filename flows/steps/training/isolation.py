@@ -3,15 +3,29 @@
 import multiprocessing
 import os
 import pickle
+import signal
 import socket
+import sys
 import threading
+import time
+import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from statistics import median
 from typing import Any, TypeVar
 
 from flows.errors import ProcessDied
+
+FEWEST_REPORTS = 3
+"""How many epochs have to pass before their pace is known."""
+PAUSES_OF_A_HANG = 30
+SHORTEST_HANG = 600.0
+"""A training hangs after so many times the median of its epochs without one, and such seconds."""
+SECONDS_TO_END = 5.0
+"""How long a process that is ended may take to say so."""
 
 Result = TypeVar("Result")
 Report = Callable[[dict[str, Any]], None]
@@ -55,6 +69,10 @@ def run_isolated(
         workers[receiver] = process
     try:
         return _follow(workers, function.__name__, report)
+    except BaseException:
+        for process in workers.values():
+            process.terminate()  # it may say that it was ended
+        raise
     finally:
         for process in workers.values():
             if process.is_alive():
@@ -101,8 +119,9 @@ def _follow(workers: dict[Connection, BaseProcess], name: str, report: Report | 
     first, *_ = workers
     number = {receiver: rank for rank, receiver in enumerate(workers)}
     running = list(workers)
+    pace = _Pace(name)
     while True:
-        for receiver in wait(running):
+        for receiver in pace.wait(running):
             assert isinstance(receiver, Connection)
             try:
                 kind, value = receiver.recv()
@@ -110,12 +129,45 @@ def _follow(workers: dict[Connection, BaseProcess], name: str, report: Report | 
                 raise _died(workers[receiver], number[receiver], len(workers), name) from None
             if kind == "error":
                 raise _first_cause(workers, number, name, value)
-            if kind == "report" and report is not None:
-                report(value)
+            if kind == "report":
+                pace.note()
+                if report is not None:
+                    report(value)
             if kind == "result":
                 if receiver is first:
                     return value
                 running.remove(receiver)
+
+
+class _Pace:
+    """How long a step takes between its reports, and when it has stopped for too long."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._last = time.monotonic()
+        self._pauses: list[float] = []
+
+    def note(self) -> None:
+        """Take in a report."""
+        now = time.monotonic()
+        self._pauses.append(now - self._last)
+        self._last = now
+
+    def wait(self, running: list[Connection]) -> list[Any]:
+        """Return the connections that have something to say; ProcessDied if none has for long.
+
+        A kernel that hangs, or a message that never comes, does not end by itself.
+        """
+        if len(self._pauses) < FEWEST_REPORTS:
+            return wait(running)
+        limit = max(SHORTEST_HANG, PAUSES_OF_A_HANG * median(self._pauses))
+        ready = wait(running, timeout=max(0.0, self._last + limit - time.monotonic()))
+        if not ready:
+            raise ProcessDied(
+                f"{self._name} has not moved for {limit:.0f} s, {PAUSES_OF_A_HANG} times what its "
+                "epochs take; it was ended, and starting it again continues"
+            )
+        return ready
 
 
 def _first_cause(
@@ -152,6 +204,8 @@ def _work(
 ) -> None:
     os.environ.clear()
     os.environ.update(environment)
+    # Ended from outside, it leaves by an exception: what it has begun is closed on the way.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
     def report(message: dict[str, Any]) -> None:
@@ -160,8 +214,11 @@ def _work(
     try:
         outcome = ("result", function(*arguments, report=report))
     except BaseException as error:
+        # The way to another process keeps the notes of an exception, not where it was raised.
+        error.add_note(traceback.format_exc())
         outcome = ("error", _sendable(error))
-    sender.send(outcome)
+    with suppress(BrokenPipeError):  # whoever asked may be gone
+        sender.send(outcome)
     sender.close()
 
 
@@ -173,6 +230,8 @@ def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(SECONDS_TO_END)
         os._exit(1)
 
 
@@ -181,5 +240,7 @@ def _sendable(error: BaseException) -> BaseException:
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:
-        return RuntimeError(f"{type(error).__name__}: {error}")
+        other = RuntimeError(f"{type(error).__name__}: {error}")
+        other.add_note("\n".join(error.__notes__))
+        return other
     return error

@@ -26,7 +26,7 @@ from lsm_core.result import Begun, DatasetName, Epoch, Result
 from lsm_core.training.loop import Diverged, EpochReport
 from storage.datasets.reader import Dataset, open_dataset
 from storage.datasets.schema import environment
-from storage.tracking.echo import Echo
+from storage.tracking.echo import Echo, Status
 
 SECONDS_BETWEEN_CHECKPOINTS = 20.0
 BATCHES_BETWEEN_AGREEMENTS = 20
@@ -44,7 +44,7 @@ def train(cell: BoundExperiment, place: Workplace, report: Report) -> Result:
         result: Result | None = gathered(result_in(checkpoints) if rank() == 0 else None)[0]
         echo = _RunEcho(cell, place, dataset) if rank() == 0 else None
         if result is None:
-            with _mark_failed(echo):
+            with _mark_end(echo):
                 run = _Run(cell, place, dataset, device, echo, report)
                 run.train_to_the_end()
                 result = gathered(run.conclude() if rank() == 0 else None)[0]
@@ -77,9 +77,9 @@ class _RunEcho:
         self.sent = tuple(history)
         self.echo.update(unfinished_record(self.begun, self.sent, suites=self.suites))
 
-    def mark_failed(self) -> None:
-        """Close the run as failed; another try opens it again."""
-        self.echo.finish(unfinished_record(self.begun, self.sent, "FAILED"))
+    def mark(self, status: Status) -> None:
+        """Close the run as failed or killed; another try opens it again."""
+        self.echo.finish(unfinished_record(self.begun, self.sent, status))
 
     def finish(self, result: Result) -> None:
         """Bring the run up to its result."""
@@ -87,17 +87,13 @@ class _RunEcho:
 
 
 @contextmanager
-def _mark_failed(echo: _RunEcho | None) -> Iterator[None]:
-    """Tell MLflow of any error; of an end from outside nothing, since the run goes on later."""
+def _mark_end(echo: _RunEcho | None) -> Iterator[None]:
+    """Tell MLflow of any error, and of an end from outside."""
     try:
         yield
-    except Exception:
+    except BaseException as error:
         if echo is not None:
-            echo.mark_failed()
-        raise
-    except BaseException:
-        if echo is not None:
-            echo.echo.close()
+            echo.mark("FAILED" if isinstance(error, Exception) else "KILLED")
         raise
 
 

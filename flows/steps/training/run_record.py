@@ -44,7 +44,7 @@ def unfinished_record(
         started=begun.started,
         points=_points_of(history, [each.at or begun.started for each in history]),
         status=status,
-        ended=now() if status == "FAILED" else None,
+        ended=now() if status in ("FAILED", "KILLED") else None,
     )
 
 

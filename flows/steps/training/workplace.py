@@ -39,7 +39,12 @@ class Workplace:
 
 
 def workplace(
-    settings: "Settings", dataset_url: str, study: str, n_threads: int, setting: str = ""
+    settings: "Settings",
+    dataset_url: str,
+    study: str,
+    n_threads: int,
+    setting: str = "",
+    device: str | None = None,
 ) -> Workplace:
     """Return where a cell finds its data and leaves its results."""
     return Workplace(
@@ -49,7 +54,7 @@ def workplace(
         study=study,
         setting=setting,
         n_threads=n_threads,
-        device=settings.device,
+        device=device or settings.device,
         memory=settings.memory,
     )
 

@@ -49,6 +49,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Settin
     monkeypatch.setenv("LSM_STORE", str(tmp_path))
     monkeypatch.setenv("PREFECT_API_URL", f"http://127.0.0.1:{free_port()}/api")
     monkeypatch.setenv("LSM_MLFLOW_PORT", str(free_port()))
+    monkeypatch.setenv("LSM_GPUS", "none")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     write_modules(tmp_path)
     monkeypatch.setattr("flows.stack.services.STOP_SECONDS", 3.0)  # these have nothing to finish
@@ -236,7 +237,7 @@ def lsm_without_privileges(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-WORKER = {"prefect-worker", "supervisor"}
+WORKER = {"prefect-worker", "prefect-worker-cells", "supervisor"}
 
 
 @pytest.mark.parametrize(
@@ -287,6 +288,37 @@ def test_what_no_service_reads_is_no_other_setting(
     monkeypatch.setenv(variable, value)
     now = stack.wanted(Settings.from_environment())
     assert {each.name: each.fingerprint for each in now} == before
+
+
+def started_by(settings: Settings) -> dict[str, tuple[str, dict[str, str]]]:
+    """Return the workers of some settings: each with its command, and what it adds for its runs."""
+    return {
+        each.name: (" ".join(each.command[2:]), dict(each.variables))
+        for each in stack.wanted(settings)
+        if each.name.startswith(stack.WORKER)
+    }
+
+
+def test_every_gpu_has_a_worker_that_sees_only_that_one(settings: Settings) -> None:
+    cells = "start --pool lsm-cells --limit 1"
+    found = started_by(replace(settings, gpus="0,2", n_workers=8))
+    assert found == {
+        "prefect-worker": ("start --pool lsm-control", {}),
+        "prefect-worker-gpu-0": (cells, {"CUDA_VISIBLE_DEVICES": "0", "LSM_WORKERS": "4"}),
+        "prefect-worker-gpu-2": (cells, {"CUDA_VISIBLE_DEVICES": "2", "LSM_WORKERS": "4"}),
+    }
+
+
+def test_without_a_gpu_one_worker_trains_a_cell_a_core(settings: Settings) -> None:
+    found = started_by(replace(settings, n_workers=3))
+    assert found == {
+        "prefect-worker": ("start --pool lsm-control", {}),
+        "prefect-worker-cells": ("start --pool lsm-cells --limit 3", {"LSM_WORKERS": "1"}),
+    }
+
+
+def test_a_pool_of_another_type_has_workers_of_its_own(settings: Settings) -> None:
+    assert list(started_by(replace(settings, cell_pool_type="kubernetes"))) == ["prefect-worker"]
 
 
 def written_down(settings: Settings, folder: Path) -> list[Service]:

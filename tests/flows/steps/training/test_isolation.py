@@ -3,12 +3,14 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from flows.errors import ProcessDied
 from flows.steps.data.compute import map_unordered
+from flows.steps.training import isolation
 from flows.steps.training.isolation import Report, run_isolated
 from storage.runs.processes import birth_of
 
@@ -127,3 +129,42 @@ def test_a_process_ends_with_the_one_that_was_to_take_its_result() -> None:
         while birth_of(pid) is not None:
             assert time.monotonic() < deadline, "it outlived its parent"
             time.sleep(0.1)
+
+
+def leave_a_mark(place: str, report: Report) -> None:
+    try:
+        report({"done": 1})
+        time.sleep(60)
+    finally:
+        Path(place).write_text("closed")
+
+
+def test_what_is_ended_from_here_closes_what_it_has_begun(tmp_path: Path) -> None:
+    def give_up(message: dict[str, Any]) -> None:
+        raise RuntimeError("not wanted any more")
+
+    with pytest.raises(RuntimeError, match="not wanted any more"):
+        run_isolated(leave_a_mark, str(tmp_path / "mark"), report=give_up)
+    assert (tmp_path / "mark").read_text() == "closed"
+
+
+def test_where_an_exception_was_raised_is_told_with_it() -> None:
+    with pytest.raises(ValueError, match="no samples") as error:
+        run_isolated(complain)
+    assert 'raise ValueError("the plan has no samples")' in "".join(error.value.__notes__)
+    with pytest.raises(RuntimeError, match="Unsendable") as unsendable:
+        run_isolated(complain_unsendably)
+    assert "complain_unsendably" in "".join(unsendable.value.__notes__)
+
+
+def stop_moving(report: Report) -> None:
+    for done in range(4):
+        report({"done": done})
+    time.sleep(60)
+
+
+def test_a_training_that_hangs_is_ended_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(isolation, "SHORTEST_HANG", 0.5)
+    monkeypatch.setattr(isolation, "PAUSES_OF_A_HANG", 2)
+    with pytest.raises(ProcessDied, match=r"has not moved for .* starting it again continues"):
+        run_isolated(stop_moving)

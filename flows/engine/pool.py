@@ -1,0 +1,245 @@
+"""Cells on a work pool: each is a run of the deployment `cell/train`, wherever a worker takes it.
+
+The parent submits and waits. What is done is what the store has a result of; the server's states
+tell only what will not come any more. A cell has one run at a time, whoever asks for it: the key of
+a run is the cell's identity and how many runs of it there were before, so that two parents that ask
+at once get the same run, and one that was cancelled or failed can be asked for again.
+"""
+
+import time
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from prefect import get_client
+from prefect.artifacts import create_link_artifact
+from prefect.client.orchestration import SyncPrefectClient
+from prefect.client.schemas.filters import (
+    FlowRunFilter,
+    FlowRunFilterId,
+    FlowRunFilterParentFlowRunId,
+    FlowRunFilterState,
+    FlowRunFilterStateType,
+    FlowRunFilterTags,
+)
+from prefect.client.schemas.objects import FlowRun, StateType
+from prefect.context import FlowRunContext
+from prefect.deployments import run_deployment
+from prefect.states import Cancelling
+
+from flows.engine.progress import current_progress
+from flows.engine.schedule import Schedule, cell_name
+from flows.engine.server_loss import is_server_loss
+from flows.engine.suite import Suite
+from flows.errors import CellsFailed
+from flows.settings import Settings
+from storage.errors import StoreInterrupted
+
+if TYPE_CHECKING:
+    from lsm_core.experiments.experiment import BoundExperiment
+    from lsm_core.result import Result
+
+DEPLOYMENT = "cell/train"
+SOURCES = "sources"
+"""The queue of the pool that is served first: what other cells wait for."""
+MOST_STARTS = 3
+"""How often a run that crashes is started; infra/automations.yaml brings it back until then."""
+COMES_BACK_WITHIN = timedelta(minutes=15)
+"""A crashed run that nobody has started again after so long is not going to be."""
+PAGE = 200
+"""Runs that Prefect's server gives in one answer at most."""
+ACTIVE = [
+    StateType.SCHEDULED,
+    StateType.PENDING,
+    StateType.RUNNING,
+    StateType.PAUSED,
+    StateType.CANCELLING,
+]
+CANCELLED_WITH_ANOTHER = object()
+"""What came of a run that another comparison had asked for and that was cancelled with it."""
+LOOK_SECONDS = 5.0
+LOST_SECONDS = 900.0
+"""How long a parent bears that the server does not answer."""
+
+
+class Pool:
+    """Submits cells as they become ready, all of them at once, and looks for what has ended."""
+
+    def __init__(
+        self, suite: Suite, settings: Settings, names: dict[str, str], schedule: Schedule
+    ) -> None:
+        self._suite, self._settings, self._names = suite, settings, names
+        self._schedule = schedule
+        self._children: dict[str, tuple[BoundExperiment, FlowRun]] = {}
+        self._finished: list[tuple[BoundExperiment, Any]] = []
+        self._answered = time.monotonic()
+
+    def __enter__(self) -> "Pool":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave children alone: they are runs of their own, and a parent that comes back waits."""
+
+    @property
+    def seconds_between_looks(self) -> float:
+        """Return how long to wait for events before looking again."""
+        return 0.0 if self._finished else LOOK_SECONDS
+
+    def begin(self) -> None:
+        """Ask for a run of every cell that may begin; those that are finished end at once."""
+        for cell in self._schedule.ready():
+            self._schedule.begun.add(cell.identity)
+            if result := self._result(cell):
+                self._finished.append((cell, result))
+            else:
+                self._children[cell.identity] = cell, self._run_of(cell)
+
+    def _run_of(self, cell: "BoundExperiment") -> FlowRun:
+        """Return the run that has a cell in hand, or a new one."""
+        from flows.steps.training.cells import keep_cell
+
+        with get_client(sync_client=True) as client:
+            before = read_runs(client, FlowRunFilter(tags=FlowRunFilterTags(all_=[cell_tag(cell)])))
+        for run in before:
+            if run.state_type in ACTIVE:
+                _show_link(cell, run)
+                return run
+        keep_cell(cell, self._settings.root)
+        setting = self._names.get(cell.identity, "")
+        asked = run_deployment(
+            DEPLOYMENT,
+            parameters={
+                "identity": cell.identity,
+                "benchmark": cell.benchmark.name,
+                "model": cell.model_name,
+                "seed": cell.seed,
+                "preset": cell.preset,
+                "study": self._suite.study,
+                "setting": setting,
+                # The very object that its task returned: Prefect draws the line by that.
+                "data": self._schedule.places[cell.dataset],
+            },
+            flow_run_name=cell_name(cell, setting),
+            tags=[cell_tag(cell), cell.benchmark.name, cell.model_name, self._suite.name],
+            idempotency_key=f"{cell.identity}:{len(before)}",
+            work_queue_name=SOURCES if self._schedule.is_source(cell) else None,
+            timeout=0,
+            as_subflow=True,
+        )
+        assert isinstance(asked, FlowRun)  # outside of an event loop it is no coroutine
+        return asked
+
+    def ended(self, _event: Any) -> "list[tuple[BoundExperiment, Any]]":
+        """Return what has ended since the last look, by one request for all children."""
+        ended, self._finished = self._finished, []
+        try:
+            ended += self._look()
+            self._answered = time.monotonic()
+        except StoreInterrupted:
+            pass  # the store is asked again at the next look
+        except Exception as error:
+            if not is_server_loss(error) or time.monotonic() - self._answered > LOST_SECONDS:
+                raise
+        return ended
+
+    def _look(self) -> "list[tuple[BoundExperiment, Any]]":
+        ended: list[tuple[BoundExperiment, Any]] = []
+        with get_client(sync_client=True) as client:
+            ids = [run.id for _, run in self._children.values()]
+            runs = {run.id: run for run in runs_by_id(client, ids)}
+            for identity, (cell, child) in list(self._children.items()):
+                outcome = self._outcome(client, cell, runs.get(child.id))
+                if outcome is not None:
+                    del self._children[identity]
+                if outcome is CANCELLED_WITH_ANOTHER:
+                    self._schedule.begun.discard(identity)  # asked for again, by this run
+                elif outcome is not None:
+                    ended.append((cell, outcome))
+        n_running = sum(run.state_type == StateType.RUNNING for run in runs.values())
+        n_left = len(self._children)
+        if ended:
+            note = f"{n_running} train, {n_left - n_running} wait"
+            current_progress().update("cells", len(ended), len(ended) + n_left, note)
+        return ended
+
+    def _outcome(
+        self, client: SyncPrefectClient, cell: "BoundExperiment", run: FlowRun | None
+    ) -> Any:
+        """Return what came of a run, an error if nothing will; None while it may still come."""
+        if run is None or run.state is None:
+            return CellsFailed("its run is not on the server any more")
+        if run.state.type in ACTIVE:
+            return None
+        if result := self._result(cell):
+            return result
+        may_come_back = run.state.type == StateType.CRASHED and run.run_count < MOST_STARTS
+        if may_come_back and datetime.now(UTC) - run.state.timestamp < COMES_BACK_WITHIN:
+            return None
+        if run.state.type == StateType.CANCELLED and not _is_ours(client, run):
+            return CANCELLED_WITH_ANOTHER
+        return CellsFailed(f"its run {run.name} ended as {run.state.name}: {run.state.message}")
+
+    def _result(self, cell: "BoundExperiment") -> "Result | None":
+        from flows.steps.results import stored_result
+
+        return stored_result(self._settings.root, cell.identity)
+
+
+def cell_tag(cell: "BoundExperiment") -> str:
+    """Return the tag by which all runs of a cell are found."""
+    return f"cell:{cell.identity}"
+
+
+def read_runs(client: SyncPrefectClient, which: FlowRunFilter) -> list[FlowRun]:
+    """Return all runs that a filter lets through, page by page."""
+    found: list[FlowRun] = []
+    while page := client.read_flow_runs(flow_run_filter=which, limit=PAGE, offset=len(found)):
+        found += page
+        if len(page) < PAGE:
+            break
+    return found
+
+
+def runs_by_id(client: SyncPrefectClient, ids: Sequence[UUID]) -> Iterable[FlowRun]:
+    """Yield runs by their ids, as many in one request as the server answers."""
+    for first in range(0, len(ids), PAGE):
+        which = FlowRunFilter(id=FlowRunFilterId(any_=list(ids[first : first + PAGE])))
+        yield from client.read_flow_runs(flow_run_filter=which, limit=PAGE)
+
+
+def cancel_cells(flow: Any, flow_run: FlowRun, state: Any) -> None:
+    """Cancel the cells of a cancelled parent, those that wait first so that no worker begins them.
+
+    The server does it, too, one child each twenty seconds where its database is a file.
+    """
+    with get_client(sync_client=True) as client:
+        which = FlowRunFilter(
+            parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[flow_run.id]),
+            state=FlowRunFilterState(type=FlowRunFilterStateType(any_=ACTIVE[:4])),
+        )
+        children = read_runs(client, which)
+        for child in sorted(children, key=lambda each: each.state_type != StateType.SCHEDULED):
+            client.set_flow_run_state(
+                child.id, Cancelling(message="What asked for it was cancelled.")
+            )
+
+
+def _is_ours(client: SyncPrefectClient, run: FlowRun) -> bool:
+    """Return whether a run was asked for by the flow that this is part of."""
+    context = FlowRunContext.get()
+    if context is None or context.flow_run is None or run.parent_task_run_id is None:
+        return True
+    return client.read_task_run(run.parent_task_run_id).flow_run_id == context.flow_run.id
+
+
+def _show_link(cell: "BoundExperiment", run: FlowRun) -> None:
+    """Show in this run's page where a cell is in hand that another parent has asked for."""
+    from prefect.settings import PREFECT_UI_URL
+
+    create_link_artifact(
+        f"{PREFECT_UI_URL.value() or ''}/runs/flow-run/{run.id}",
+        link_text=run.name,
+        key=f"cell-{cell.identity}",
+        description="This cell is in hand already; its result is taken from there.",
+    )
