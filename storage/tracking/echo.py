@@ -8,6 +8,7 @@ to be remembered of what was sent, and any process may send any run.
 Runs are flat and tagged, never nested: MLflow's charts of a list of runs then fill by themselves.
 """
 
+import hashlib
 import logging
 import math
 import tempfile
@@ -23,7 +24,7 @@ from mlflow.entities import Metric, Param, Run, RunTag, ViewType
 from mlflow.exceptions import MlflowException
 
 from storage.credentials import without_credentials
-from storage.errors import StoreUnavailable
+from storage.errors import StorageError
 from storage.tracking.store import Tracking
 
 logger = logging.getLogger(__name__)
@@ -79,8 +80,13 @@ class Sent:
 
 
 def send(tracking: Tracking, record: RunRecord) -> Sent:
-    """Send what MLflow lacks of a run, and return how much that was; or StoreUnavailable."""
-    with tracking.reached():
+    """Send what MLflow lacks of a run, and return how much that was; or StoreUnavailable.
+
+    One at a time, over all who share the store: two that train the same run, one of them taken for
+    dead, have measured it at other times, and would both find that MLflow lacks it.
+    """
+    name = hashlib.sha256(record.identity.encode()).hexdigest()[:16]
+    with tracking.reached(), tracking.leases.hold(f"echo-{name}"):
         run, is_new = _find_or_begin(tracking, record)
         target = _Target(tracking, run)
         last_steps = {metric.key: metric.step for metric in run.data.to_proto().metrics}
@@ -263,7 +269,7 @@ class Echo:
         for record in self._records():
             try:
                 sent = send(self._tracking, record)
-            except StoreUnavailable as error:
+            except StorageError as error:
                 if not self.n_failures:
                     logger.warning("%s; the run goes on, and is sent later", error)
                 self._note(failed=True)

@@ -17,6 +17,7 @@ from mlflow.store.db.db_types import DATABASE_ENGINES
 from storage.credentials import without_credentials
 from storage.errors import StoreUnavailable, translated
 from storage.location import Location
+from storage.runs.leases import Leases
 
 REQUEST_SECONDS = 20
 PATIENCE = 10.0
@@ -37,6 +38,7 @@ class Tracking:
         self.experiment = experiment
         self.artifacts = artifacts
         self.patience = patience
+        self.leases = Leases(artifacts / "claims")
         require_possible(uri)
 
     @cached_property

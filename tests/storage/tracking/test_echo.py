@@ -148,6 +148,27 @@ def test_senders_at_once_make_one_run_with_every_step_once(tracking: Tracking) -
     assert steps(tracking, "raced") == expected(300)
 
 
+def test_two_that_train_the_same_run_at_other_times_send_every_step_once(
+    tracking: Tracking,
+) -> None:
+    assert tracking.experiment_id
+    all_ready = threading.Barrier(4)
+
+    def send_own(late: int) -> None:
+        own = Tracking(tracking.uri, tracking.experiment, tracking.artifacts, patience=60)
+        assert own.experiment_id
+        measured = [Metric("loss", p.value, p.timestamp + late, p.step) for p in points(300)]
+        all_ready.wait()
+        assert send_within_patience(own, finished("twice trained", points=measured))
+
+    senders = [threading.Thread(target=send_own, args=(late,)) for late in range(4)]
+    for sender in senders:
+        sender.start()
+    for sender in senders:
+        sender.join()
+    assert steps(tracking, "twice trained") == expected(300)
+
+
 def test_more_metrics_than_one_request_takes_all_arrive(tracking: Tracking) -> None:
     both = [*points(1200), *points(1200, "other")]
     send(tracking, finished("many", points=both))
