@@ -132,36 +132,36 @@ class Pool:
 
     def ended(self, _event: Any) -> "list[tuple[BoundExperiment, Any]]":
         """Return what has ended since the last look, by one request for all children."""
-        ended, self._finished = self._finished, []
         try:
-            ended += self._look()
+            self._look()
             self._answered = time.monotonic()
         except StoreInterrupted:
             pass  # the store is asked again at the next look
         except Exception as error:
             if not is_server_loss(error) or time.monotonic() - self._answered > LOST_SECONDS:
                 raise
+        ended, self._finished = self._finished, []
         return ended
 
-    def _look(self) -> "list[tuple[BoundExperiment, Any]]":
-        ended: list[tuple[BoundExperiment, Any]] = []
+    def _look(self) -> None:
+        """Move the children that have ended, one by one: what is asked next may not answer."""
         with get_client(sync_client=True) as client:
             ids = [run.id for _, run in self._children.values()]
             runs = {run.id: run for run in runs_by_id(client, ids)}
             for identity, (cell, child) in list(self._children.items()):
                 outcome = self._outcome(client, cell, runs.get(child.id))
-                if outcome is not None:
-                    del self._children[identity]
+                if outcome is None:
+                    continue
+                del self._children[identity]
                 if outcome is CANCELLED_WITH_ANOTHER:
                     self._schedule.begun.discard(identity)  # asked for again, by this run
-                elif outcome is not None:
-                    ended.append((cell, outcome))
+                else:
+                    self._finished.append((cell, outcome))
         n_running = sum(run.state_type == StateType.RUNNING for run in runs.values())
-        n_left = len(self._children)
-        if ended:
+        n_done, n_left = len(self._finished), len(self._children)
+        if n_done:
             note = f"{n_running} train, {n_left - n_running} wait"
-            current_progress().update("cells", len(ended), len(ended) + n_left, note)
-        return ended
+            current_progress().update("cells", n_done, n_done + n_left, note)
 
     def _outcome(
         self, client: SyncPrefectClient, cell: "BoundExperiment", run: FlowRun | None

@@ -1,0 +1,186 @@
+"""Cells on a work pool: what a parent makes of the states of its children, without a server."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import httpx
+import pytest
+from prefect.client.schemas.objects import FlowRun, State, StateType
+
+from flows.engine import pool as module
+from flows.engine.pool import Pool
+from flows.engine.schedule import Schedule
+from flows.engine.suite import Suite
+from flows.settings import Settings
+from flows.steps.training.cells import benchmark_cells
+from lsm_core.result import Result
+from storage.errors import StoreInterrupted
+from tests.lsm_core.reporting.results import result
+
+
+class Server:
+    """Takes the place of Prefect's client: knows the runs that were asked for."""
+
+    def __init__(self) -> None:
+        self.runs: dict[UUID, FlowRun] = {}
+        self.results: dict[str, Result] = {}
+        self.is_away = False
+
+    def ask(self, _deployment: str, **wanted: Any) -> FlowRun:
+        run = FlowRun(
+            id=uuid4(), flow_id=uuid4(), name=wanted["flow_run_name"], tags=wanted["tags"]
+        )
+        self.runs[run.id] = run
+        self.set_state(run.id, StateType.SCHEDULED)
+        return run
+
+    def set_state(self, run: UUID, kind: StateType, starts: int = 1, hours: float = 0.0) -> None:
+        at = datetime.now(UTC) - timedelta(hours=hours)
+        state = State(type=kind, name=kind.value.title(), message="so it was", timestamp=at)
+        changes = {"state": state, "state_type": kind, "run_count": starts}
+        self.runs[run] = self.runs[run].model_copy(update=changes)
+
+    def read_flow_runs(self, flow_run_filter: Any, limit: int, offset: int = 0) -> list[FlowRun]:
+        if self.is_away:
+            raise httpx.ConnectError("away")
+        if flow_run_filter.tags is not None:
+            (tag,) = flow_run_filter.tags.all_
+            return [run for run in self.runs.values() if tag in run.tags][offset:]
+        return [self.runs[each] for each in flow_run_filter.id.any_]
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Server:
+    made = Server()
+
+    @contextmanager
+    def get_client(sync_client: bool) -> Iterator[Server]:
+        yield made
+
+    monkeypatch.setenv("LSM_STORE", str(tmp_path))
+    monkeypatch.setattr(module, "get_client", get_client)
+    monkeypatch.setattr(module, "run_deployment", made.ask)
+    monkeypatch.setattr(module, "create_link_artifact", lambda *_, **__: None)
+    monkeypatch.setattr(
+        "flows.steps.results.stored_result", lambda _, identity: made.results.get(identity)
+    )
+    monkeypatch.setattr(module, "current_progress", Silent)
+    return made
+
+
+class Silent:
+    def update(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def submitted(models: list[Any]) -> tuple[Pool, Schedule]:
+    cells = benchmark_cells("smoke", ["burgers"], models, [0])
+    schedule = Schedule.of(cells)
+    schedule.places = dict.fromkeys(schedule.plans(), "file:///there")
+    suite = Suite(study="benchmark", preset="smoke", cells=cells, where="pool")
+    pool = Pool(suite, Settings.from_environment(), {}, schedule)
+    pool.begin()
+    return pool, schedule
+
+
+def test_what_is_in_the_store_is_not_asked_for(server: Server) -> None:
+    (cell,) = benchmark_cells("smoke", ["burgers"], ["lsm"], [0])
+    server.results[cell.identity] = result()
+    pool, _ = submitted(["lsm"])
+    assert server.runs == {}
+    assert pool.seconds_between_looks == 0
+    assert [outcome for _, outcome in pool.ended(None)] == [result()]
+
+
+def test_a_cell_is_done_when_its_result_is_in_the_store(server: Server) -> None:
+    pool, schedule = submitted(["lsm"])
+    (run,) = server.runs
+    assert pool.ended(None) == []
+    server.set_state(run, StateType.COMPLETED)
+    (identity,) = schedule.cells
+    server.results[identity] = result()
+    ((cell, outcome),) = pool.ended(None)
+    assert (cell.identity, outcome) == (identity, result())
+    assert pool.ended(None) == []
+
+
+def test_a_run_that_another_has_in_hand_is_not_asked_for_again(server: Server) -> None:
+    submitted(["lsm", "fno"])
+    submitted(["lsm", "unet"])
+    assert sorted(run.name for run in server.runs.values()) == [
+        "burgers fno seed 0",
+        "burgers lsm seed 0",
+        "burgers unet seed 0",
+    ]
+
+
+def test_a_crash_is_final_after_the_last_start_or_when_nobody_brings_it_back(
+    server: Server,
+) -> None:
+    pool, _ = submitted(["lsm"])
+    (run,) = server.runs
+    server.set_state(run, StateType.CRASHED, starts=1)
+    assert pool.ended(None) == []
+    server.set_state(run, StateType.CRASHED, starts=1, hours=1.0)
+    ((_, outcome),) = pool.ended(None)
+    assert "ended as Crashed: so it was" in str(outcome)
+
+    other, _ = submitted(["fno"])
+    server.set_state(list(server.runs)[-1], StateType.CRASHED, starts=3)
+    ((_, outcome),) = other.ended(None)
+    assert "ended as Crashed" in str(outcome)
+
+
+def test_a_failed_run_can_be_asked_for_again(server: Server) -> None:
+    pool, _ = submitted(["lsm"])
+    (run,) = server.runs
+    server.set_state(run, StateType.FAILED)
+    ((_, outcome),) = pool.ended(None)
+    assert "ended as Failed" in str(outcome)
+    submitted(["lsm"])
+    assert len(server.runs) == 2
+
+
+def test_what_was_cancelled_with_another_comparison_is_asked_for_by_this_one(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool, schedule = submitted(["lsm"])
+    (run,) = server.runs
+    server.set_state(run, StateType.CANCELLED)
+    monkeypatch.setattr(module, "_is_ours", lambda *_: False)
+    assert pool.ended(None) == []
+    assert len(schedule.ready()) == 1
+    pool.begin()
+    assert len(server.runs) == 2
+
+
+def test_a_server_or_store_that_is_away_is_waited_for_and_nothing_is_forgotten(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool, schedule = submitted(["lsm", "fno"])
+    server.is_away = True
+    assert pool.ended(None) == []
+    server.is_away = False
+    for run in list(server.runs):
+        server.set_state(run, StateType.COMPLETED)
+    first, second = schedule.cells
+    answers = [result(), StoreInterrupted("away"), result()]
+
+    def stored(_: object, identity: str) -> Result:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr("flows.steps.results.stored_result", stored)
+    assert [cell.identity for cell, _ in pool.ended(None)] == [first]
+    assert [cell.identity for cell, _ in pool.ended(None)] == [second]
+    monkeypatch.setattr(module, "LOST_SECONDS", -1.0)
+    server.is_away = True
+    monkeypatch.setattr(pool, "_children", {"x": (None, next(iter(server.runs.values())))})
+    with pytest.raises(httpx.ConnectError):
+        pool.ended(None)
