@@ -31,8 +31,8 @@ def cell(
 
     Args:
         identity: The hash that names the run; experiments/IDENTITY.json in the store has the rest.
-        benchmark: The problem.
-        model: The model.
+        benchmark: The problem that is learned.
+        model: The model that is trained.
         preset: The size of data, model and training.
         seed: The seed of the weights and of the order of samples.
         study: The comparison that asked for it first.

@@ -80,8 +80,9 @@ def test_its_page_shows_data_cells_and_report(stack: dict[str, str]) -> None:
     parent = by_name.pop("a name of its own")["id"]
     graph = ask(stack, f"flow_runs/{parent}/graph-v2")
     nodes = {node["label"]: node for _, node in graph["nodes"]}
-    assert set(nodes) == {"data of burgers", "report benchmark-smoke", *by_name}
-    for name in by_name:
+    cells = {f"cell / {name}" for name in by_name}
+    assert set(nodes) == {"data of burgers", "report benchmark-smoke", *cells}
+    for name in cells:
         before = {link["id"] for link in nodes[name]["parents"]}
         assert before == {nodes["data of burgers"]["id"]}
     kinds = {each["type"] for each in graph["artifacts"]}
@@ -132,7 +133,6 @@ def test_starting_the_stack_twice_changes_nothing(stack: dict[str, str]) -> None
     assert names - cell_workers == {
         "prefect-server",
         "prefect-worker",
-        "prefect-worker-cells",
         "mlflow-server",
         "supervisor",
     }

@@ -114,7 +114,7 @@ def _names_of_states() -> set[str]:
     from prefect.client.schemas.objects import StateType
 
     types = {state.value.capitalize() for state in StateType}
-    return types | ({"Submitting", "InfrastructurePending"} & set(vars(states)))
+    return types | ({"Suspended"} & set(vars(states)))
 
 
 def _unknown_errors(trigger: dict[str, Any]) -> list[str]:

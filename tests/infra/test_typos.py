@@ -31,7 +31,7 @@ TYPOS = [
     ("infra/automations.yaml", "match_related", "match_relatd"),
     ("infra/automations.yaml", "posture: Proactive", "posture: Proactiv"),
     ("infra/automations.yaml", "prefect.flow-run.Crashed", "prefect.flow-run.Crshed"),
-    ("infra/automations.yaml", "prefect.flow-run.Submitting", "prefect.flow-run.Submiting"),
+    ("infra/automations.yaml", "prefect.flow-run.Suspended", "prefect.flow-run.Suspendet"),
     ("infra/automations.yaml", "prefect.run-count", "prefect.run-cont"),
     ("infra/automations.yaml", "exception: ConnectError", "exception: ConectError"),
     ("infra/automations.yaml", "encountered an exception: Read", "encounterd an exception: Read"),
