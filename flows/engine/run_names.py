@@ -32,7 +32,7 @@ def is_made_up(name: str) -> bool:
 def _words() -> frozenset[str]:
     from coolname.data import config
 
-    lists: dict[str, dict[str, Any]] = config
+    lists: Any = config
     return frozenset(word for each in lists.values() for word in each.get("words", ()))
 
 
