@@ -20,6 +20,8 @@ CONTROL_POOL, CELL_POOL = "lsm-control", "lsm-cells"
 
 They are two, or comparisons that wait for their cells would take the places of those.
 """
+URGENT_QUEUE = "sources"
+"""The queue of cells that others start from; workers empty it first."""
 MLFLOW_PORT = 5000
 DEFAULT_MEMORY = 4096
 

@@ -33,7 +33,7 @@ from flows.engine.schedule import Schedule, cell_name
 from flows.engine.server_loss import is_server_loss
 from flows.engine.suite import Suite
 from flows.errors import CellsFailed
-from flows.settings import Settings
+from flows.settings import URGENT_QUEUE, Settings
 from storage.errors import StoreInterrupted
 
 if TYPE_CHECKING:
@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from lsm_core.result import Result
 
 DEPLOYMENT = "cell/train"
-SOURCES = "sources"
-"""The queue of the pool that is served first: what other cells wait for."""
 MOST_STARTS = 3
 """How often a run that crashes is started; infra/automations.yaml brings it back until then."""
 COMES_BACK_WITHIN = timedelta(minutes=15)
@@ -123,7 +121,7 @@ class Pool:
             flow_run_name=cell_name(cell, setting),
             tags=[cell_tag(cell), cell.benchmark.name, cell.model_name, self._suite.name],
             idempotency_key=f"{cell.identity}:{len(before)}",
-            work_queue_name=SOURCES if self._schedule.is_source(cell) else None,
+            work_queue_name=URGENT_QUEUE if self._schedule.is_source(cell) else None,
             timeout=0,
             as_subflow=True,
         )

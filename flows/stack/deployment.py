@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flows.errors import BadInput, ServiceFailed
-from flows.settings import CELL_POOL, CONTROL_POOL, Settings
+from flows.settings import CELL_POOL, CONTROL_POOL, URGENT_QUEUE, Settings
 from storage.errors import translated
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ DEPLOYMENTS = Path("prefect.yaml")
 AUTOMATIONS = Path("infra/automations.yaml")
 JOB_TEMPLATES = Path("infra")
 """What is declared, in the folder that is worked in."""
-URGENT = "sources"
-"""The queue of cells that others wait for; workers empty it first."""
 PAGE = 200
 """Deployments that Prefect's server gives in one answer at most."""
 
@@ -76,7 +74,7 @@ def _make_pools(client: "SyncPrefectClient", cells: str) -> None:
             made = WorkPoolCreate(name=name, type=kind, base_job_template=_job_template(kind))
             client.create_work_pool(made)
     with suppress(ObjectAlreadyExists):
-        client.create_work_queue(URGENT, priority=1, work_pool_name=CELL_POOL)
+        client.create_work_queue(URGENT_QUEUE, priority=1, work_pool_name=CELL_POOL)
 
 
 def _job_template(kind: str) -> dict[str, Any]:
