@@ -19,6 +19,7 @@ from lsm_core.training.feeding import brought_to, fits_on
 from storage.datasets.batches import Batches as StoredBatches
 from storage.datasets.reader import Dataset, Part
 
+CPU = torch.device("cpu")
 OTHERS: tuple[Split, ...] = ("validation", "test")
 
 
@@ -73,7 +74,7 @@ def split_fields(
     config: TrainingConfig,
     seed: int,
     memory: int,
-    device: torch.device,
+    device: torch.device = CPU,
 ) -> SplitFields:
     """Return the fields of a dataset, in memory if the training samples fit into the budget.
 

@@ -43,7 +43,7 @@ def test_nothing_is_computed_and_launches_do_not_grow_with_the_field() -> None:
     small = count_work(FnoConfig(width=4, n_modes=4), SHAPE)
     large = ProblemShape(space=(1024, 1024), n_inputs=1, n_outputs=1)
     huge = count_work(FnoConfig(width=4, n_modes=4), large, batch_size=1000)  # a terabyte of it
-    assert huge.n_launches == small.n_launches
+    assert huge.n_launches < 1.1 * small.n_launches  # another order of the axes may pay
     assert huge.n_bytes > 10**5 * small.n_bytes
     assert estimate(huge, RTX_3090).bound == "memory"
     assert torch.get_default_device().type == "cpu"
