@@ -250,7 +250,7 @@ class PrefectStack:
 
     def submit(self, seed: int) -> str:
         """Submit a training of a second or two, and return the run's number."""
-        deployment = self.ask("GET", "/deployments/name/train/one")["id"]
+        deployment = self.ask("GET", "/deployments/name/train/train-one-model")["id"]
         parameters = {"benchmarks": ["burgers"], "models": ["lsm"], "preset": "smoke"}
         body = {"parameters": {**parameters, "seeds": [seed]}, "state": {"type": "SCHEDULED"}}
         return str(self.ask("POST", f"/deployments/{deployment}/create_flow_run", body)["id"])
