@@ -73,6 +73,12 @@ class PrefectStack:
     def start(self) -> None:
         """Start everything, and declare what the server is to know."""
         self.start_server()
+        self.declare()
+        self.start_worker(CONTROL_POOL)
+        self.start_worker(CELL_POOL)
+
+    def declare(self) -> None:
+        """Declare pools, deployments and automations, as `lsm stack up` does."""
         kept = os.environ.copy()
         os.environ.update(self.environment)
         try:
@@ -80,8 +86,6 @@ class PrefectStack:
         finally:
             os.environ.clear()
             os.environ.update(kept)
-        self.start_worker(CONTROL_POOL)
-        self.start_worker(CELL_POOL)
 
     def start_server(self) -> None:
         """Start the server and wait until it answers."""
