@@ -82,6 +82,7 @@ class Pool:
         self._finished: list[tuple[BoundExperiment, Any]] = []
         self._answered = time.monotonic()
         self._sizes = Sizes()
+        self._told = -1
 
     def __enter__(self) -> "Pool":
         return self
@@ -184,11 +185,15 @@ class Pool:
                     self._schedule.begun.discard(identity)  # asked for again, by this run
                 else:
                     self._finished.append((cell, outcome))
-        n_running = sum(run.state_type == StateType.RUNNING for run in runs.values())
-        n_done, n_left = len(self._finished), len(self._children)
-        if n_done:
-            note = f"{n_running} train, {n_left - n_running} wait"
-            current_progress().update("cells", n_done, n_done + n_left, note)
+        self._tell([run for run in runs.values() if run.state_type == StateType.RUNNING])
+
+    def _tell(self, running: Sequence[FlowRun]) -> None:
+        """Report how far the cells are, if that has changed."""
+        n_done = len(self._schedule.outcomes) + len(self._finished)
+        if n_done != self._told:
+            n_all, self._told = len(self._schedule.cells), n_done
+            note = f"{len(running)} train, {n_all - n_done - len(running)} wait"
+            current_progress().update("cells", n_done, n_all, note)
 
     def _outcome(
         self, client: SyncPrefectClient, cell: "BoundExperiment", run: FlowRun | None
