@@ -39,7 +39,8 @@ def experiment(
 def applies(benchmark: BenchmarkName, model: ModelName) -> bool:
     """Return whether a model is made for a benchmark.
 
-    Models of time steps need a history; all others take any grid, and points through a latent one.
+    Models of time steps need a history; all others take any grid, and points as they are or through
+    a latent grid.
     """
     return not MODELS[model].needs_history or PROTOCOLS[benchmark].steps_through_time
 
@@ -70,9 +71,11 @@ def model_config(preset: PresetName, benchmark: BenchmarkName, model: ModelName)
             steps_through_time=protocol.steps_through_time,
             quick_modes=protocol.quick_modes,
             released_width=protocol.released_width,
+            is_scattered=protocol.is_scattered,
+            has_mesh=protocol.has_mesh,
         )
     )
-    if not protocol.is_scattered:
+    if entry.takes_points or not protocol.is_scattered:
         return config
     points = PointCloudConfig(body=config, n_features=n_features)
     return replace(points, latent_shape=(32, 32), n_modes=10) if small else points

@@ -17,8 +17,14 @@ from flows.steps.training.devices import choose_device, joined_ranks
 from flows.steps.training.fields import split_fields
 from flows.steps.training.isolation import Report
 from flows.steps.training.run_record import finished_record, now, unfinished_record
-from flows.steps.training.showcase import SHOWN_SAMPLES, showcase_arrays
+from flows.steps.training.showcase import (
+    SHOWN_SAMPLES,
+    WORST_SAMPLES,
+    chosen_arrays,
+    showcase_arrays,
+)
 from flows.steps.training.workplace import Workplace, selected_weights
+from lsm_core.evaluation.samples import worst_samples
 from lsm_core.experiments.experiment import BoundExperiment
 from lsm_core.experiments.trial import Trial
 from lsm_core.layers.ranks import gathered, n_ranks, rank
@@ -188,6 +194,7 @@ class _Run:
         self.checkpoints.write_arrays(
             "showcase", showcase_arrays(self.cell.benchmark, self.dataset, shown)
         )
+        self._keep_sample_errors()
         result = Result(
             **vars(self.cell.outcome(self.place.study, self.place.setting)),
             validation=trial.figures("validation"),
@@ -216,6 +223,18 @@ class _Run:
         )
         keep_result(self.checkpoints, result)
         return result
+
+    def _keep_sample_errors(self) -> None:
+        """Keep the error of every test sample, and the worst of them as they were predicted."""
+        errors = {name: values.numpy() for name, values in self.trial.sample_errors("test").items()}
+        if not errors:
+            return
+        worst = worst_samples(errors, WORST_SAMPLES)
+        predicted = self.trial.predict_samples("test", worst).numpy()
+        self.checkpoints.write_arrays(
+            "worst", chosen_arrays(self.cell.benchmark, self.dataset, worst, predicted)
+        )
+        self.checkpoints.write_arrays("errors", errors)
 
 
 def _peak_bytes(device: torch.device) -> int:
