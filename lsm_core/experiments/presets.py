@@ -31,9 +31,17 @@ def experiment(
         data=data_plan(preset, benchmark),
         model_name=model,
         model=model_config(preset, benchmark, model),
-        training=training_config(preset, benchmark),
+        training=_training_of(preset, benchmark, model),
         seed=seed,
     )
+
+
+def _training_of(preset: PresetName, benchmark: BenchmarkName, model: ModelName) -> TrainingConfig:
+    """Return how a preset trains a model: all in one way, but for what the model cannot bear."""
+    config = training_config(preset, benchmark)
+    if MODELS[model].decays or preset in ("paper", "release"):
+        return config
+    return replace(config, weight_decay=0.0)
 
 
 def applies(benchmark: BenchmarkName, model: ModelName) -> bool:

@@ -79,6 +79,10 @@ class ModelEntry:
     preset: Callable[[Task], Any]
     takes_points: bool = False
     """Whether it takes scattered points as they are; others go through a latent grid."""
+    decays: bool = True
+    """Whether the small presets let its weights decay. Adam adds the decay to the gradient: in a
+    model that starts with the same answer everywhere, whose gradient is small, it keeps it there.
+    """
     needs_history: bool = False
     """Whether it reads past frames and predicts the next: for problems that step through time."""
     latent: Callable[[Any, tuple[int, ...]], nn.Module] | None = None

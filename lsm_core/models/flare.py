@@ -173,4 +173,6 @@ def preset(task: Task) -> FlareConfig:
     )
 
 
-MODEL = ModelEntry(config=FlareConfig, network=Flare, preset=preset, takes_points=True)
+MODEL = ModelEntry(
+    config=FlareConfig, network=Flare, preset=preset, takes_points=True, decays=False
+)

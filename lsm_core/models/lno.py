@@ -190,4 +190,4 @@ def preset(task: Task) -> LnoConfig:
     )
 
 
-MODEL = ModelEntry(config=LnoConfig, network=Lno, preset=preset, takes_points=True)
+MODEL = ModelEntry(config=LnoConfig, network=Lno, preset=preset, takes_points=True, decays=False)

@@ -184,4 +184,6 @@ def preset(task: Task) -> TransolverConfig:
     )
 
 
-MODEL = ModelEntry(config=TransolverConfig, network=Transolver, preset=preset, takes_points=True)
+MODEL = ModelEntry(
+    config=TransolverConfig, network=Transolver, preset=preset, takes_points=True, decays=False
+)
