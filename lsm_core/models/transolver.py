@@ -100,7 +100,7 @@ class SliceAttention(nn.Module):
         self, guide: Float[Tensor, "batch head point head_width"]
     ) -> Float[Tensor, "batch head point slice"]:
         """Return how much every point belongs to each slice; all of them add up to one."""
-        temperature = self.temperature
+        temperature: Tensor = self.temperature
         if self.is_clamped:
             temperature = temperature.clamp(COLDEST, HOTTEST)
         return (self.slices(guide) / temperature).softmax(-1)
