@@ -25,6 +25,7 @@ from flows.steps.training.showcase import (
     showcase_arrays,
 )
 from flows.steps.training.workplace import Workplace, selected_weights
+from lsm_core.evaluation.cost import forward_flops
 from lsm_core.evaluation.samples import worst_samples
 from lsm_core.experiments.experiment import BoundExperiment
 from lsm_core.experiments.trial import Trial
@@ -219,6 +220,9 @@ class _Run:
             peak_bytes=max(epoch.peak_bytes for epoch in trial.history),
             epochs=trial.state.epoch,
             n_train=trial.fields.batches.n_samples,
+            updates=trial.step,
+            samples_seen=trial.state.epoch * trial.fields.batches.n_samples,
+            flops=_training_flops(trial, self.device),
             selection=trial.config.selection,
             best=trial.best,
             begun_anew=trial.begun_anew,
@@ -249,6 +253,13 @@ class _Run:
             "worst", chosen_arrays(self.cell.benchmark, self.dataset, worst, predicted)
         )
         self.checkpoints.write_arrays("errors", errors)
+
+
+def _training_flops(trial: Trial, device: torch.device) -> float:
+    """Return the operations of the whole training: a backward pass is two forward ones."""
+    sample = next(iter(trial.fields.parts["train"])).inputs[:1].to(device)
+    n_passes = 3 * trial.state.epoch * trial.fields.batches.n_samples
+    return float(n_passes * forward_flops(trial.surrogate.eval(), sample))
 
 
 def _peak_bytes(device: torch.device) -> int:
