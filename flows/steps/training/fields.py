@@ -82,9 +82,10 @@ def split_fields(
     before is trained on. Fields and their order are the same either way.
     """
     train = part_of(dataset, benchmark, "train", config.fraction)
+    batch_size = config.batch_of(len(train))
     stored = StoredBatches(
         train,
-        batch_size=config.batch_size,
+        batch_size=batch_size,
         seed=seed,
         memory=memory,
         window=config.shuffle_bytes,
@@ -99,7 +100,7 @@ def split_fields(
     stays = fits_on(device, fields["train"])
     batches = BatchesInMemory(
         fields["train"].to(device) if stays else fields["train"],
-        config.batch_size,
+        batch_size,
         lambda epoch: torch.from_numpy(stored.order(epoch)),
     )
     size = samples_at_once(prod(benchmark.shape.space))
