@@ -177,6 +177,9 @@ def _add_results(verbs: Verbs) -> None:
     report.add_argument("about", nargs="?", choices=("runs", "data", "results"), default="runs")
     report.add_argument("--out", default="RESULTS.md", help="page of all `results`; RESULTS.md")
     report.add_argument("--note", default="", help="a remark for the page of `results`")
+    board = _add(verbs, "board", results.board)
+    board.add_argument("--preset", choices=PRESETS, help="only its runs; all if none is named")
+    board.add_argument("--out", type=Path, metavar="FOLDER", help="for one CSV a task, too")
     _add(verbs, "runs", results.runs).add_argument("action", choices=("sync",))
 
 
