@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from math import isfinite
 
 import torch
 from jaxtyping import Float
@@ -14,14 +13,13 @@ from lsm_core.evaluation.evaluate import relative_l2
 from lsm_core.layers.ranks import n_ranks, rank, sum_in_place
 from lsm_core.training.batches import Batches, Fields
 from lsm_core.training.config import TrainingConfig
+from lsm_core.training.outcome import Diverged, Outcome
 from lsm_core.training.state import TrainingState
 
-HOPELESS = 1e4
-"""Relative error of a sample beyond which training has lost its way; zero predictions give 1."""
+__all__ = ["BatchReport", "Diverged", "EpochReport", "fit", "train_step"]
 
-
-class Diverged(RuntimeError):
-    """The loss is no longer a number, or far beyond any that training could come back from."""
+LOOK_EVERY = 64
+"""Steps between two looks at their losses, on a device that the host would have to wait for."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +30,6 @@ class BatchReport:
     """Epochs done before it."""
     batch: int
     """Batches of this epoch done, this one included."""
-    train_loss: float
-    """Mean relative L2 error of its samples."""
 
 
 @dataclass(frozen=True)
@@ -53,15 +49,17 @@ def fit(
     """Train to `config.epochs`, yielding after each batch and epoch: the caller logs, saves, stops.
 
     The state is whole whenever control is handed back, and training continues from it in the
-    middle of an epoch, too.
+    middle of an epoch, too. Diverged if a loss or a gradient is no number: at once on a CPU, else
+    when the state is looked at, and with the same words and state.
     """
     while state.epoch < config.epochs:
         state.model.train()
         for batch in batches.epoch(state.epoch, state.batch):
-            loss = _step_or_say_why_not(state, batch, config)
-            state.batch += 1
-            state.epoch_loss += loss
-            yield BatchReport(state.epoch, state.batch, loss / len(batch))
+            train_step(state, batch, config)
+            if not _host_would_wait(state.model) or len(state.taken) >= LOOK_EVERY:
+                state.look()
+            yield BatchReport(state.epoch, state.batch)
+        state.look()
         mean_loss = state.epoch_loss / batches.n_samples
         state.epoch, state.batch, state.epoch_loss = state.epoch + 1, 0, 0.0
         yield EpochReport(state.epoch, mean_loss, state.learning_rate)
@@ -69,12 +67,12 @@ def fit(
 
 def train_step(
     state: TrainingState, batch: Fields, config: TrainingConfig | None = None
-) -> tuple[float, float]:
+) -> Outcome:
     """Take one step of the optimiser; return the summed loss before it and the gradient's norm.
 
     With several ranks each takes its share of the batch. Losses and gradients are sums over the
     samples, so that the sum over the ranks is what one process would have had. If it is not
-    finite the step is not taken.
+    finite the step is not taken. The host waits for nothing.
     """
     config = config or TrainingConfig()
     model = state.model
@@ -89,10 +87,9 @@ def train_step(
         total += loss.detach()
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
     sum_in_place([total, *gradients])
-    value, norm = total.item(), get_total_norm(gradients).item()
-    if isfinite(value) and isfinite(norm):
-        state.step()
-    return value, norm
+    outcome = Outcome(torch.stack([total, get_total_norm(gradients)]), len(batch))
+    state.step(outcome)
+    return outcome
 
 
 def summed_relative_l2(
@@ -104,20 +101,6 @@ def summed_relative_l2(
     the weight decay matters.
     """
     return relative_l2(predicted, target).sum()
-
-
-def _step_or_say_why_not(state: TrainingState, batch: Fields, config: TrainingConfig) -> float:
-    loss, norm = train_step(state, batch, config)
-    place = f"in batch {state.batch} of epoch {state.epoch}"
-    advice = "the state before it is kept; lower the learning rate"
-    if not isfinite(loss):
-        raise Diverged(f"the loss became {loss} {place}; {advice}")
-    if not isfinite(norm):
-        raise Diverged(f"the gradient became {norm} {place}; {advice}")
-    if loss > HOPELESS * len(batch):
-        mean = loss / len(batch)
-        raise Diverged(f"the relative error rose to {mean:.3g} {place}; lower the learning rate")
-    return loss
 
 
 def _share(batch: Fields) -> tuple[Fields, float]:
@@ -135,6 +118,11 @@ def _autocast(model: nn.Module, config: TrainingConfig) -> AbstractContextManage
     if config.precision != "bfloat16":
         return nullcontext()
     return torch.autocast(_device(model).type, torch.bfloat16)
+
+
+def _host_would_wait(model: nn.Module) -> bool:
+    """Return whether reading a number makes the host wait for the device."""
+    return _device(model).type != "cpu"
 
 
 def _device(model: nn.Module) -> torch.device:
