@@ -17,8 +17,15 @@ from flows.steps.training.devices import choose_device, device_name, gpu_uuids, 
 from flows.steps.training.fields import split_fields
 from flows.steps.training.isolation import Report
 from flows.steps.training.run_record import finished_record, now, unfinished_record
-from flows.steps.training.showcase import SHOWN_SAMPLES, showcase_arrays
+from flows.steps.training.showcase import (
+    SHOWN_SAMPLES,
+    WORST_SAMPLES,
+    chosen_arrays,
+    showcase_arrays,
+)
 from flows.steps.training.workplace import Workplace, selected_weights
+from lsm_core.evaluation.cost import forward_flops
+from lsm_core.evaluation.samples import worst_samples
 from lsm_core.experiments.experiment import BoundExperiment
 from lsm_core.experiments.trial import Trial
 from lsm_core.layers.ranks import gathered, n_ranks, rank
@@ -196,6 +203,7 @@ class _Run:
         self.checkpoints.write_arrays(
             "showcase", showcase_arrays(self.cell.benchmark, self.dataset, shown)
         )
+        self._keep_sample_errors()
         result = Result(
             **vars(self.cell.outcome(self.place.study, self.place.setting)),
             validation=trial.figures("validation"),
@@ -206,6 +214,9 @@ class _Run:
             peak_bytes=max(epoch.peak_bytes for epoch in trial.history),
             epochs=trial.state.epoch,
             n_train=trial.fields.batches.n_samples,
+            updates=trial.step,
+            samples_seen=trial.state.epoch * trial.fields.batches.n_samples,
+            flops=_training_flops(trial, self.device),
             selection=trial.config.selection,
             best=trial.best,
             begun_anew=trial.begun_anew,
@@ -224,6 +235,25 @@ class _Run:
         )
         keep_result(self.checkpoints, result)
         return result
+
+    def _keep_sample_errors(self) -> None:
+        """Keep the error of every test sample, and the worst of them as they were predicted."""
+        errors = {name: values.numpy() for name, values in self.trial.sample_errors("test").items()}
+        if not errors:
+            return
+        worst = worst_samples(errors, WORST_SAMPLES)
+        predicted = self.trial.predict_samples("test", worst).numpy()
+        self.checkpoints.write_arrays(
+            "worst", chosen_arrays(self.cell.benchmark, self.dataset, worst, predicted)
+        )
+        self.checkpoints.write_arrays("errors", errors)
+
+
+def _training_flops(trial: Trial, device: torch.device) -> float:
+    """Return the operations of the whole training: a backward pass is two forward ones."""
+    sample = next(iter(trial.fields.parts["train"])).inputs[:1].to(device)
+    n_passes = 3 * trial.state.epoch * trial.fields.batches.n_samples
+    return float(n_passes * forward_flops(trial.surrogate.eval(), sample))
 
 
 def _peak_bytes(device: torch.device) -> int:

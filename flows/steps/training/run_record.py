@@ -167,5 +167,8 @@ def _figures(result: Result) -> Iterator[tuple[str, float, int]]:
     kind = "" if result.origin == "generated" else f"-{result.origin}"
     yield f"leaderboard/{result.benchmark}{kind}", result.error, 0
     yield "model/parameters", result.parameters, result.epochs
+    for name in ("updates", "samples_seen", "flops"):
+        if (figure := getattr(result, name)) is not None:  # older runs do not say
+            yield f"training/{name}", figure, result.epochs
     if result.mean_prediction is not None:
         yield "test/rel_l2_of_the_mean", result.mean_prediction, result.epochs
