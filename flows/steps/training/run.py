@@ -3,8 +3,9 @@
 import resource
 import sys
 import time
+import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -12,7 +13,7 @@ from statistics import median
 import torch
 from safetensors.torch import save
 
-from flows.steps.results import begun_in, keep_begun, keep_result, result_in
+from flows.steps.results import begun_in, keep_begun, keep_result, keep_traceback, result_in
 from flows.steps.training.devices import choose_device, device_name, gpu_uuids, joined_ranks
 from flows.steps.training.fields import split_fields
 from flows.steps.training.isolation import Report
@@ -33,6 +34,7 @@ from lsm_core.result import Begun, DatasetName, Epoch, Result
 from lsm_core.training.loop import Diverged, EpochReport
 from storage.datasets.reader import Dataset, open_dataset
 from storage.datasets.schema import environment
+from storage.errors import StorageError
 from storage.tracking.echo import Echo, Status
 
 SECONDS_BETWEEN_CHECKPOINTS = 20.0
@@ -89,7 +91,11 @@ class _RunEcho:
 
     def mark(self, status: Status) -> None:
         """Close the run as failed or killed; another try opens it again."""
-        self.echo.finish(unfinished_record(self.begun, self.sent, status))
+        where = traceback.format_exc().encode() if status == "FAILED" else None
+        if where is not None:
+            with suppress(StorageError):  # what it tells of may be that the store is away
+                keep_traceback(self.checkpoints, where)
+        self.echo.finish(unfinished_record(self.begun, self.sent, status, traceback=where))
 
     def finish(self, result: Result) -> None:
         """Bring the run up to its result."""

@@ -4,6 +4,7 @@ One function each for a run that is under way and for one that is finished; the 
 that it is part of and `lsm runs sync` send what these return.
 """
 
+import hashlib
 import json
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from typing import Any
 
 from mlflow.entities import Metric
 
-from flows.steps.results import begun_in, result_in, saved_history
+from flows.steps.results import FAILURE, begun_in, kept_traceback, result_in, saved_history
 from lsm_core.result import Begun, Epoch, Outcome, Result, marked
 from storage.location import Location
 from storage.runs.checkpoints import Checkpoints
@@ -37,6 +38,7 @@ def unfinished_record(
     history: Sequence[Epoch] = (),
     status: Status | None = "RUNNING",
     suites: Collection[str] = (),
+    traceback: bytes | None = None,
 ) -> RunRecord:
     """Return the record of a run that has come so far; the history is what a checkpoint holds."""
     return replace(
@@ -45,6 +47,8 @@ def unfinished_record(
         points=_points_of(history, [each.at or begun.started for each in history]),
         status=status,
         ended=now() if status in ("FAILED", "KILLED") else None,
+        files={} if traceback is None else {FAILURE: lambda: traceback},
+        files_version=hashlib.sha256(traceback or b"").hexdigest()[:16],
     )
 
 
@@ -86,7 +90,8 @@ def stored_record(
     if begun is None:
         return None
     history = saved_history(checkpoints)
-    record = unfinished_record(begun, history, "FAILED" if has_failed else None, suites)
+    status: Status | None = "FAILED" if has_failed else None
+    record = unfinished_record(begun, history, status, suites, kept_traceback(checkpoints))
     # Of a failure only the last epoch before it is known.
     return replace(record, ended=record.points[-1].timestamp if record.points else begun.started)
 
