@@ -8,6 +8,7 @@ from flows.engine.cells import run_cells
 from flows.engine.pool import cancel_cells
 from flows.engine.run_names import named, some
 from flows.engine.suite import Suite, finish_suite
+from flows.engine.tries import A_MONTH, tried_once_more
 from flows.parameters import Benchmarks, Models, Seeds, Where
 from flows.settings import current_settings
 from lsm_core.names import PresetName
@@ -20,7 +21,10 @@ def _name(parameters: dict[str, Any]) -> str:
     return f"{kind}-{parameters['preset']}: {models} on {benchmarks}"
 
 
-@flow(name="lsm", flow_run_name=named(_name), on_cancellation=[cancel_cells])
+@flow(
+    name="lsm", flow_run_name=named(_name), on_cancellation=[cancel_cells], timeout_seconds=A_MONTH
+)
+@tried_once_more
 def lsm(
     preset: PresetName = "quick",
     benchmarks: Benchmarks | None = None,

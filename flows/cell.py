@@ -8,12 +8,13 @@ from prefect import flow
 
 from flows.engine.schedule import cell_name
 from flows.engine.tasks import train_cell
+from flows.engine.tries import A_WEEK
 from flows.settings import current_settings
 from lsm_core.names import BenchmarkName, ModelName, PresetName
 from storage.errors import LeaseLost
 
 
-@flow(name="cell")
+@flow(name="cell", retries=0, timeout_seconds=A_WEEK)  # its task is tried again
 def cell(
     identity: str,
     benchmark: BenchmarkName,

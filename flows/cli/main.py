@@ -150,8 +150,8 @@ def _add_training(verbs: Verbs) -> None:
         "--models",
         nargs="+",
         choices=MODELS,
-        help="for efficiency, the paper's if none; for resolutions and transfer with later ones; for stability, lsm if "
-        "none; the other studies are of LSM alone",
+        help="for efficiency the paper's if none, for resolutions and transfer later ones, too; "
+        "for stability, lsm if none; the other studies are of LSM alone",
     )
     study.add_argument("--rows", nargs="+", metavar="ROW", help="rows of the table; all if none")
     study.add_argument(

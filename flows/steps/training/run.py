@@ -3,8 +3,9 @@
 import resource
 import sys
 import time
+import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
@@ -13,7 +14,7 @@ import numpy as np
 import torch
 from safetensors.torch import save
 
-from flows.steps.results import begun_in, keep_begun, keep_result, result_in
+from flows.steps.results import begun_in, keep_begun, keep_result, keep_traceback, result_in
 from flows.steps.training.devices import choose_device, device_name, gpu_uuids, joined_ranks
 from flows.steps.training.fields import split_fields
 from flows.steps.training.isolation import Report
@@ -25,6 +26,7 @@ from flows.steps.training.showcase import (
     showcase_arrays,
 )
 from flows.steps.training.workplace import Workplace, selected_weights
+from lsm_core.evaluation.cost import forward_flops
 from lsm_core.evaluation.samples import worst_samples
 from lsm_core.experiments.experiment import BoundExperiment
 from lsm_core.experiments.trial import Trial
@@ -33,6 +35,7 @@ from lsm_core.result import Begun, DatasetName, Epoch, Result
 from lsm_core.training.loop import Diverged, EpochReport
 from storage.datasets.reader import Dataset, open_dataset
 from storage.datasets.schema import environment
+from storage.errors import StorageError
 from storage.tracking.echo import Echo, Status
 
 SECONDS_BETWEEN_CHECKPOINTS = 20.0
@@ -89,7 +92,11 @@ class _RunEcho:
 
     def mark(self, status: Status) -> None:
         """Close the run as failed or killed; another try opens it again."""
-        self.echo.finish(unfinished_record(self.begun, self.sent, status))
+        where = traceback.format_exc().encode() if status == "FAILED" else None
+        if where is not None:
+            with suppress(StorageError):  # what it tells of may be that the store is away
+                keep_traceback(self.checkpoints, where)
+        self.echo.finish(unfinished_record(self.begun, self.sent, status, traceback=where))
 
     def finish(self, result: Result) -> None:
         """Bring the run up to its result."""
@@ -214,6 +221,9 @@ class _Run:
             peak_bytes=max(epoch.peak_bytes for epoch in trial.history),
             epochs=trial.state.epoch,
             n_train=trial.fields.batches.n_samples,
+            updates=trial.step,
+            samples_seen=trial.state.epoch * trial.fields.batches.n_samples,
+            flops=_training_flops(trial, self.device),
             selection=trial.config.selection,
             best=trial.best,
             begun_anew=trial.begun_anew,
@@ -248,6 +258,13 @@ class _Run:
         # Their run's name, so that errors of another are noticed.
         errors["identity"] = np.array(self.cell.identity)
         self.checkpoints.write_arrays("errors", errors)
+
+
+def _training_flops(trial: Trial, device: torch.device) -> float:
+    """Return the operations of the whole training: a backward pass is two forward ones."""
+    sample = next(iter(trial.fields.parts["train"])).inputs[:1].to(device)
+    n_passes = 3 * trial.state.epoch * trial.fields.batches.n_samples
+    return float(n_passes * forward_flops(trial.surrogate.eval(), sample))
 
 
 def _peak_bytes(device: torch.device) -> int:
