@@ -150,8 +150,8 @@ def _add_training(verbs: Verbs) -> None:
         "--models",
         nargs="+",
         choices=MODELS,
-        help="for efficiency, resolutions and transfer, the paper's if none; for stability, lsm if "
-        "none; the other studies are of LSM alone",
+        help="for efficiency the paper's if none, for resolutions and transfer later ones, too; "
+        "for stability, lsm if none; the other studies are of LSM alone",
     )
     study.add_argument("--rows", nargs="+", metavar="ROW", help="rows of the table; all if none")
     study.add_argument(
@@ -177,6 +177,9 @@ def _add_results(verbs: Verbs) -> None:
     report.add_argument("about", nargs="?", choices=("runs", "data", "results"), default="runs")
     report.add_argument("--out", default="RESULTS.md", help="page of all `results`; RESULTS.md")
     report.add_argument("--note", default="", help="a remark for the page of `results`")
+    board = _add(verbs, "board", results.board)
+    board.add_argument("--preset", choices=PRESETS, help="only its runs; all if none is named")
+    board.add_argument("--out", type=Path, metavar="FOLDER", help="for one CSV a task, too")
     _add(verbs, "runs", results.runs).add_argument("action", choices=("sync",))
 
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
+import numpy as np
 import torch
 from safetensors.torch import save
 
@@ -244,7 +245,9 @@ class _Run:
 
     def _keep_sample_errors(self) -> None:
         """Keep the error of every test sample, and the worst of them as they were predicted."""
-        errors = {name: values.numpy() for name, values in self.trial.sample_errors("test").items()}
+        errors: dict[str, np.ndarray] = {
+            name: values.numpy() for name, values in self.trial.sample_errors("test").items()
+        }
         if not errors:
             return
         worst = worst_samples(errors, WORST_SAMPLES)
@@ -252,6 +255,8 @@ class _Run:
         self.checkpoints.write_arrays(
             "worst", chosen_arrays(self.cell.benchmark, self.dataset, worst, predicted)
         )
+        # Their run's name, so that errors of another are noticed.
+        errors["identity"] = np.array(self.cell.identity)
         self.checkpoints.write_arrays("errors", errors)
 
 
