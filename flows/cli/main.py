@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn, get_args
 
 from flows.cli import data, models, operations, results, training
-from lsm_core.names import BenchmarkName, ModelName, PresetName, StudyName
+from lsm_core.names import BenchmarkName, ModelName, Precision, PresetName, StudyName
 
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
@@ -34,6 +34,20 @@ OFFICIAL: Argument = (
         "help": "on the published files instead of generated data; LSM_MIRRORS is asked first",
     },
 )
+
+PRECISION: Argument = (
+    "--precision",
+    {"choices": get_args(Precision), "help": "of products and convolutions; tf32, bfloat16: GPUs"},
+)
+COMPILE: Argument = (
+    "--compile",
+    {"action": "store_true", "default": None, "help": "let torch compile the model; for GPUs"},
+)
+DEVICE: Argument = (
+    "--device",
+    {"metavar": "NAME", "help": "cpu, cuda, cuda:1, mps or auto (LSM_DEVICE)"},
+)
+COMPUTING = (PRECISION, COMPILE, DEVICE)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -122,7 +136,7 @@ def _add_data(verbs: Verbs) -> None:
 
 
 def _add_training(verbs: Verbs) -> None:
-    train = _add(verbs, "train", training.train, PRESET, OFFICIAL)
+    train = _add(verbs, "train", training.train, PRESET, OFFICIAL, *COMPUTING)
     train.add_argument("model", choices=MODELS)
     train.add_argument("benchmark", choices=BENCHMARKS)
     train.add_argument("--seed", type=_seed, default=0)
@@ -136,14 +150,15 @@ def _add_training(verbs: Verbs) -> None:
     train.add_argument("--fraction", type=float, help="part of the training samples to use")
     train.add_argument("--epochs", type=_positive)
     train.add_argument("--batch-size", type=_positive)
+    train.add_argument("--accumulation", type=_positive, metavar="N", help="parts of a batch")
     train.add_argument("--learning-rate", type=float)
     train.add_argument("--selection", choices=("last", "best_validation", "best_test"))
     train.add_argument("--ranks", type=_positive, default=1, help="processes that train together")
-    bench = _add(verbs, "benchmark", training.benchmark, PRESET, OFFICIAL)
+    bench = _add(verbs, "benchmark", training.benchmark, PRESET, OFFICIAL, *COMPUTING)
     bench.add_argument("--benchmarks", nargs="+", choices=[*BENCHMARKS, "all"])
     bench.add_argument("--models", nargs="+", choices=[*MODELS, "all"])
     bench.add_argument("--seeds", nargs="+", type=_seed, default=[0])
-    study = _add(verbs, "study", training.study, PRESET, OFFICIAL)
+    study = _add(verbs, "study", training.study, PRESET, OFFICIAL, *COMPUTING)
     study.add_argument("name", choices=("efficiency", *get_args(StudyName)))
     study.add_argument("--seeds", nargs="+", type=_seed, help="0; for stability 0 1 2 3 4")
     study.add_argument(
@@ -167,6 +182,11 @@ def _add_training(verbs: Verbs) -> None:
         type=_positive,
         metavar="N",
         help="for efficiency, points along a side; the paper's 64 to 1024 if none",
+    )
+    study.add_argument(
+        "--estimate",
+        action="store_true",
+        help="for efficiency: measure nothing, estimate steps on GPUs that are not here",
     )
 
 
