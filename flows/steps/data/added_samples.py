@@ -120,6 +120,11 @@ def _joined(
     return {n: np.concatenate([file[n][rows] for file in files]) for n in _names(benchmark)}
 
 
+def is_kept(added: AddedSamples, benchmark: Benchmark, root: Location) -> bool:
+    """Return whether the store still has the samples of a file."""
+    return _place(root, benchmark, added.digest).exists()
+
+
 def given_samples(plan: DataPlan, root: Location, block: range) -> dict[int, Arrays]:
     """Return those samples of a block that no seed makes, by their numbers.
 
