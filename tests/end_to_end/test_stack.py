@@ -98,7 +98,7 @@ def test_what_an_operator_chose_stays_when_it_is_started_again(
         "pool paused": False,
         "pool limit": None,
         "retrain paused": False,
-        "nightly": True,
+        "nightly": False,
         "back": True,
     }
     assert choices(settings) == first
