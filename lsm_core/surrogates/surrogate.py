@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from lsm_core.names import Statistics
 from lsm_core.surrogates.normalization import Normalization
+from lsm_core.surrogates.rollout import Rollout
 
 
 class Surrogate(nn.Module):
@@ -25,6 +26,21 @@ class Surrogate(nn.Module):
     ) -> Float[Tensor, "batch *space n_outputs"]:
         """Return predicted fields in physical units."""
         return self.outputs.decode(self.model(self.inputs.encode(values)))
+
+    def forced(
+        self,
+        values: Float[Tensor, "batch *space n_inputs"],
+        targets: Float[Tensor, "batch *space n_outputs"],
+        noise: float = 0.0,
+    ) -> Float[Tensor, "batch *space n_outputs"]:
+        """Return predicted fields, each step of a rollout from true frames: for training alone.
+
+        An operator that takes no steps predicts as ever.
+        """
+        if not isinstance(self.model, Rollout):
+            return self(values)
+        frames = self.outputs.encode(targets)
+        return self.outputs.decode(self.model.forced(self.inputs.encode(values), frames, noise))
 
 
 def predict(

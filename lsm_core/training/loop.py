@@ -3,25 +3,23 @@
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from math import isfinite
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.utils import get_total_norm
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from lsm_core.evaluation.evaluate import relative_l2
 from lsm_core.layers.ranks import n_ranks, rank, sum_in_place
+from lsm_core.surrogates.surrogate import Surrogate
 from lsm_core.training.batches import Batches, Fields
 from lsm_core.training.config import TrainingConfig
+from lsm_core.training.losses import Grid, summed_derivative_error, summed_relative_l2
+from lsm_core.training.outcome import Diverged, Outcome
 from lsm_core.training.state import TrainingState
 
-HOPELESS = 1e4
-"""Relative error of a sample beyond which training has lost its way; zero predictions give 1."""
+__all__ = ["BatchReport", "Diverged", "EpochReport", "fit", "train_step"]
 
-
-class Diverged(RuntimeError):
-    """The loss is no longer a number, or far beyond any that training could come back from."""
+LOOK_EVERY = 64
+"""Steps between two looks at their losses, on a device that the host would have to wait for."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +30,6 @@ class BatchReport:
     """Epochs done before it."""
     batch: int
     """Batches of this epoch done, this one included."""
-    train_loss: float
-    """Mean relative L2 error of its samples."""
 
 
 @dataclass(frozen=True)
@@ -48,33 +44,38 @@ class EpochReport:
 
 
 def fit(
-    state: TrainingState, batches: Batches, config: TrainingConfig
+    state: TrainingState, batches: Batches, config: TrainingConfig, grid: Grid = ()
 ) -> Iterator[BatchReport | EpochReport]:
     """Train to `config.epochs`, yielding after each batch and epoch: the caller logs, saves, stops.
 
+    The grid is what derivatives are taken on, where the config asks for them.
     The state is whole whenever control is handed back, and training continues from it in the
-    middle of an epoch, too.
+    middle of an epoch, too. Diverged if a loss or a gradient is no number: at once on a CPU, else
+    when the state is looked at, and with the same words and state.
     """
     while state.epoch < config.epochs:
         state.model.train()
         for batch in batches.epoch(state.epoch, state.batch):
-            loss = _step_or_say_why_not(state, batch, config)
-            state.batch += 1
-            state.epoch_loss += loss
-            yield BatchReport(state.epoch, state.batch, loss / len(batch))
+            train_step(state, batch, config, grid)
+            if not _host_would_wait(state.model) or len(state.taken) >= LOOK_EVERY:
+                state.look()
+            yield BatchReport(state.epoch, state.batch)
+        state.look()
         mean_loss = state.epoch_loss / batches.n_samples
         state.epoch, state.batch, state.epoch_loss = state.epoch + 1, 0, 0.0
         yield EpochReport(state.epoch, mean_loss, state.learning_rate)
 
 
 def train_step(
-    state: TrainingState, batch: Fields, config: TrainingConfig | None = None
-) -> tuple[float, float]:
-    """Take one step of the optimiser; return the summed loss before it and the gradient's norm.
+    state: TrainingState, batch: Fields, config: TrainingConfig | None = None, grid: Grid = ()
+) -> Outcome:
+    """Take one step of the optimiser; return the summed error before it and the gradient's norm.
+
+    The error is that of the values, also where derivatives are trained on, too.
 
     With several ranks each takes its share of the batch. Losses and gradients are sums over the
     samples, so that the sum over the ranks is what one process would have had. If it is not
-    finite the step is not taken.
+    finite the step is not taken. The host waits for nothing.
     """
     config = config or TrainingConfig()
     model = state.model
@@ -82,42 +83,25 @@ def train_step(
     share, weight = _share(batch)
     total = torch.zeros((), device=_device(model))
     for part in share.split(-(-len(share) // config.accumulation)):
+        targets = part.targets.to(_device(model))
         with _autocast(model, config):
-            predicted = model(part.inputs.to(_device(model)))
-        loss = weight * summed_relative_l2(predicted.float(), part.targets.to(_device(model)))
+            predicted = _predicted(model, part.inputs.to(_device(model)), targets, config)
+        loss = error = weight * summed_relative_l2(predicted.float(), targets)
+        if config.derivative_weight:
+            slopes = summed_derivative_error(predicted.float(), targets, grid)
+            loss = error + weight * config.derivative_weight * slopes
         loss.backward()
-        total += loss.detach()
+        total += error.detach()
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
     sum_in_place([total, *gradients])
-    value, norm = total.item(), get_total_norm(gradients).item()
-    if isfinite(value) and isfinite(norm):
-        state.step()
-    return value, norm
-
-
-def summed_relative_l2(
-    predicted: Float[Tensor, "batch *field"], target: Float[Tensor, "batch *field"]
-) -> Float[Tensor, ""]:
-    """Return the sum over the batch of each sample's relative L2 error, in physical units.
-
-    The sum, not the mean: the released training scripts use it, and with Adam only its ratio to
-    the weight decay matters.
-    """
-    return relative_l2(predicted, target).sum()
-
-
-def _step_or_say_why_not(state: TrainingState, batch: Fields, config: TrainingConfig) -> float:
-    loss, norm = train_step(state, batch, config)
-    place = f"in batch {state.batch} of epoch {state.epoch}"
-    advice = "the state before it is kept; lower the learning rate"
-    if not isfinite(loss):
-        raise Diverged(f"the loss became {loss} {place}; {advice}")
-    if not isfinite(norm):
-        raise Diverged(f"the gradient became {norm} {place}; {advice}")
-    if loss > HOPELESS * len(batch):
-        mean = loss / len(batch)
-        raise Diverged(f"the relative error rose to {mean:.3g} {place}; lower the learning rate")
-    return loss
+    norm = get_total_norm(gradients)
+    outcome = Outcome(torch.stack([total, norm]), len(batch))
+    if config.gradient_clip:
+        # The loss is a sum over the samples, the limit is for their mean.
+        limit = config.gradient_clip * len(batch)
+        clip_grads_with_norm_(model.parameters(), limit, norm)
+    state.step(outcome)
+    return outcome
 
 
 def _share(batch: Fields) -> tuple[Fields, float]:
@@ -131,10 +115,22 @@ def _share(batch: Fields) -> tuple[Fields, float]:
     return Fields(batch.inputs[own], batch.targets[own]), 1.0
 
 
+def _predicted(model: nn.Module, inputs: Tensor, targets: Tensor, config: TrainingConfig) -> Tensor:
+    if config.teacher_forcing and isinstance(model, Surrogate):
+        return model.forced(inputs, targets, config.frame_noise)
+    result: Tensor = model(inputs)
+    return result
+
+
 def _autocast(model: nn.Module, config: TrainingConfig) -> AbstractContextManager[object]:
     if config.precision != "bfloat16":
         return nullcontext()
     return torch.autocast(_device(model).type, torch.bfloat16)
+
+
+def _host_would_wait(model: nn.Module) -> bool:
+    """Return whether reading a number makes the host wait for the device."""
+    return _device(model).type != "cpu"
 
 
 def _device(model: nn.Module) -> torch.device:
