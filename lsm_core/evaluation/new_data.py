@@ -27,6 +27,8 @@ SHIFT = 1.0
 """From so many deviations on the mean of a feature is another one ..."""
 CERTAINTY = 4.0
 """... if it is that many standard errors, too."""
+LEAST_SPREAD = 0.01
+"""A feature varies at least by this part of the size of its variable."""
 
 
 def profile_of(arrays: Arrays) -> Profile:
@@ -65,7 +67,8 @@ def shift_from(known: Profile, arrays: Arrays) -> str:
     found = []
     for name, before in known.items():
         after = _features(arrays[name])
-        spread = before.std(0)
+        # What is zero but for rounding, such as the mean of a periodic field, varies by chance.
+        spread = np.maximum(before.std(0), LEAST_SPREAD * _size(before))
         for number, feature in enumerate(FEATURES):
             if not spread[number]:
                 continue

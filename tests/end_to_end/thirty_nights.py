@@ -26,10 +26,10 @@ import numpy as np
 FIRST_SEED, TRUTH_SEED, N_TRUTH = 5_000_000, 9_000_000, 200
 NIGHTS = (
     *("equal", "empty", "empty", "broken", "equal", "empty", "empty", "killed", "empty", "empty"),
-    *("equal", "empty", "broken", "empty", "better", "empty", "empty", "refused", "empty", "empty"),
-    *("shifted", "empty", "empty", "broken", "empty", "equal", "empty", "empty", "empty", "empty"),
+    *("empty", "empty", "broken", "empty", "better", "empty", "empty", "refused", "empty", "empty"),
+    *("shifted", "empty", "empty", "broken", "empty", "empty", "empty", "empty", "empty", "empty"),
 )
-N_SAMPLES = {"equal": 5, "killed": 5, "broken": 10, "better": 60, "refused": 20, "shifted": 25}
+N_SAMPLES = {"equal": 5, "killed": 5, "broken": 10, "better": 40, "refused": 10, "shifted": 20}
 SIZES = {"broken": 100.0, "shifted": 2.0}
 """By what initial fields are multiplied: other units, and another regime, solved as such."""
 MOST = {"max_samples": 400, "keep_versions": 3}

@@ -54,3 +54,10 @@ def test_what_never_varies_is_compared_with_nothing() -> None:
     flat = {"initial": np.zeros((5, 8), np.float32)}
     require_plausible(profile_of(flat), flat)
     assert shift_from(profile_of(flat), flat) == ""
+
+
+def test_rounding_is_no_shift() -> None:
+    known = {"initial": fields(0)["initial"] - fields(0)["initial"].mean(1, keepdims=True)}
+    others = fields(1)["initial"]
+    new = {"initial": others - others.mean(1, keepdims=True) + np.float32(1e-6)}
+    assert shift_from(profile_of(known), new) == ""

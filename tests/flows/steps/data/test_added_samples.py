@@ -162,7 +162,7 @@ def test_files_are_compared_with_the_training_samples(folder: Path, root: Locati
     assert "its unit seems to be another one" in intake.left["centimetres.npz"]
     told = [shift_of([each], PROBLEM, root, known) for each in intake.taken]
     assert [bool(each) for each in told] == [False, True]
-    assert "the mean of initial is 0.9" in told[1]
+    assert "the mean of final is 0.9 instead of" in told[1]
     assert shift_of([], PROBLEM, root, known) == ""
 
 
