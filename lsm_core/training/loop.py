@@ -82,7 +82,7 @@ def train_step(
     state.optimizer.zero_grad(set_to_none=True)
     share, weight = _share(batch)
     total = torch.zeros((), device=_device(model))
-    for part in share.split(-(-len(share) // config.accumulation)):
+    for part in _parts(share, len(batch), config.accumulation):
         targets = part.targets.to(_device(model))
         with _autocast(model, config):
             predicted = _predicted(model, part.inputs.to(_device(model)), targets, config)
@@ -113,6 +113,20 @@ def _share(batch: Fields) -> tuple[Fields, float]:
         return batch, 1 / n_ranks()
     own = slice(rank(), None, n_ranks())
     return Fields(batch.inputs[own], batch.targets[own]), 1.0
+
+
+def _parts(share: Fields, n_samples: int, accumulation: int) -> list[Fields]:
+    """Return the parts of a share that pass through the model one after the other.
+
+    Shares differ by a sample, and every rank has as many parts as the smallest share gives: ranks
+    that wait for each other in every part must not have one more.
+    """
+    if n_ranks() == 1 or n_samples < n_ranks():
+        return share.split(-(-len(share) // accumulation))
+    smallest = n_samples // n_ranks()
+    n_parts = -(-smallest // -(-smallest // accumulation))
+    inputs, targets = (each.tensor_split(n_parts) for each in (share.inputs, share.targets))
+    return [Fields(*part) for part in zip(inputs, targets, strict=True)]
 
 
 def _predicted(model: nn.Module, inputs: Tensor, targets: Tensor, config: TrainingConfig) -> Tensor:

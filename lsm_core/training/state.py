@@ -132,13 +132,17 @@ class TrainingState:
             own[name].copy_(value)
 
     def to_bytes(self, notes: dict[str, Any]) -> bytes:
-        """Return the whole state; `notes` is plain data that comes back with it.
+        """Return the whole state as bytes. Collective, as `snapshot` is."""
+        return self.snapshot(notes).to_bytes()
+
+    def snapshot(self, notes: dict[str, Any]) -> "Snapshot":
+        """Return a copy of the whole state; `notes` is plain data that comes back with it.
 
         All ranks must call it together: it holds the random state of each. Diverged if a step went
         wrong that nobody had looked at.
         """
         self.look()
-        tensors = {f"model.{k}": v.contiguous() for k, v in self.model.state_dict().items()}
+        tensors = {f"model.{k}": v for k, v in self.model.state_dict().items()}
         tensors |= {f"average.{name}": value for name, value in self.average.items()}
         moments = self.optimizer.state_dict()["state"]
         for index, values in moments.items():
@@ -155,7 +159,7 @@ class TrainingState:
             "groups": self.optimizer.state_dict()["param_groups"],
             "random": gathered(_random_states()),
         }
-        return save(tensors, {"state": json.dumps(plain)})
+        return Snapshot(host_copy(tensors), json.dumps(plain))
 
     def restore(self, content: bytes) -> dict[str, Any]:
         """Take over a saved state of the same model and return its notes."""
@@ -176,6 +180,30 @@ class TrainingState:
         self.epoch, self.batch = plain["epoch"], plain["batch"]
         self.epoch_loss, self.learning_rate = plain["epoch_loss"], plain["learning_rate"]
         return dict(plain["notes"])
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A state as it was, in the host's memory: training goes on while it is written."""
+
+    tensors: Mapping[str, Tensor]
+    plain: str
+
+    def to_bytes(self) -> bytes:
+        """Return it in the safetensors format."""
+        return save(dict(self.tensors), {"state": self.plain})
+
+
+def host_copy(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return copies in the host's memory; those of a GPU are made all at once, in pinned memory."""
+    copies, on_gpu = {}, False
+    for name, tensor in tensors.items():
+        kept = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
+        copies[name] = kept.copy_(tensor, non_blocking=tensor.is_cuda)
+        on_gpu = on_gpu or tensor.is_cuda
+    if on_gpu:
+        torch.cuda.synchronize()
+    return copies
 
 
 def start_training(model: nn.Module, config: TrainingConfig, n_batches: int) -> TrainingState:

@@ -123,7 +123,9 @@ def _names_of_states() -> set[str]:
     from flows.steps.models.judgement import RetrainingState
 
     types = {state.value.capitalize() for state in StateType}
-    return types | ({"Suspended"} & set(vars(states))) | set(get_args(RetrainingState))
+    # Each of the others is made by a function of its own name.
+    others = {"Suspended", "AwaitingRetry", "AwaitingConcurrencySlot"}
+    return types | (others & set(vars(states))) | set(get_args(RetrainingState))
 
 
 def _unknown_errors(trigger: dict[str, Any]) -> list[str]:
