@@ -34,7 +34,7 @@ def lsm(
     Args:
         preset: The size of data, models and training: smoke takes seconds a cell, quick minutes
             for all on a laptop, paper and release days of GPUs.
-        benchmarks: The problems; none named means all eight.
+        benchmarks: The problems, own ones too; none named means all eight.
         models: The models; none named means all fifteen, which makes 106 cells with all problems
             and one seed. A model that is not made for a problem is left out, unless it is asked
             for by name on that problem alone.
@@ -45,14 +45,16 @@ def lsm(
             run of its own; `auto` takes the pool for presets that take longer than quick.
 
     """
+    from flows.steps.data.given import problems_named
     from flows.steps.training.cells import benchmark_cells
 
     settings = current_settings()
+    problems = problems_named(benchmarks, settings.root)
     suite = Suite(
         study="benchmark",
         preset=preset,
         official=official,
-        cells=benchmark_cells(preset, benchmarks, models, seeds or [0]),
+        cells=benchmark_cells(preset, problems, models, seeds or [0]),
         register=True,
         where=cells,
     )

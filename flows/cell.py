@@ -8,15 +8,16 @@ from prefect import flow
 
 from flows.engine.schedule import cell_name
 from flows.engine.tasks import train_cell
+from flows.parameters import ProblemName
 from flows.settings import current_settings
-from lsm_core.names import BenchmarkName, ModelName, PresetName
+from lsm_core.names import ModelName, PresetName
 from storage.errors import LeaseLost
 
 
 @flow(name="cell")
 def cell(
     identity: str,
-    benchmark: BenchmarkName,
+    benchmark: ProblemName,
     model: ModelName,
     preset: PresetName,
     seed: int = 0,

@@ -4,13 +4,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from lsm_core.names import BenchmarkName, ModelName
+from lsm_core.names import OWN_NAME, BenchmarkName, ModelName
 
 Positive = Annotated[int, Field(ge=1)]
 Seeds = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
 Level = Annotated[float, Field(gt=0, lt=1)]
 Gain = Annotated[float, Field(ge=0, lt=1)]
-Benchmarks = Annotated[list[BenchmarkName], Field(min_length=1)]
+ProblemName = BenchmarkName | Annotated[str, Field(pattern=OWN_NAME)]
+"""A benchmark, or a problem that somebody brought: the store knows its name, no server does."""
+Benchmarks = Annotated[list[ProblemName], Field(min_length=1)]
 Models = Annotated[list[ModelName], Field(min_length=1)]
 Where = Literal["here", "pool", "auto"]
 """Where cells train: in the run that asks for them, on the pool of cells, or as the preset says."""

@@ -11,9 +11,8 @@ from flows.engine.pool import cancel_cells
 from flows.engine.run_names import named
 from flows.engine.suite import Suite
 from flows.errors import BadInput, CellsFailed
-from flows.parameters import Gain, Level, Positive, Where
+from flows.parameters import Gain, Level, Positive, ProblemName, Where
 from flows.settings import Settings, current_settings
-from lsm_core.names import BenchmarkName
 from lsm_core.result import Failure
 from storage.errors import LeaseLost, translated
 from storage.location import Location
@@ -32,7 +31,7 @@ def _name(parameters: dict[str, Any]) -> str:
 
 @flow(name="retrain", flow_run_name=named(_name), on_cancellation=[cancel_cells])
 def retrain(
-    benchmark: BenchmarkName,
+    benchmark: ProblemName,
     n_new: Positive = 64,
     watched: str | None = None,
     dataset: str | None = None,
@@ -85,7 +84,7 @@ def retrain(
 
 
 def _challenger(
-    benchmark: BenchmarkName,
+    benchmark: ProblemName,
     n_new: int,
     watched: str | None,
     dataset: str | None,
@@ -120,7 +119,7 @@ def _challenger(
 
 
 def _verdict_on_the_last(
-    benchmark: BenchmarkName, settings: Settings, rule: "PromotionRule"
+    benchmark: ProblemName, settings: Settings, rule: "PromotionRule"
 ) -> list[str]:
     """Judge what a retraining left that died after it had trained; return what came of it."""
     from flows.steps.models.judgement import judge_left
@@ -133,7 +132,7 @@ def _verdict_on_the_last(
 
 
 def _trained_and_judged(
-    benchmark: BenchmarkName,
+    benchmark: ProblemName,
     experiment: "Experiment",
     settings: Settings,
     rule: "PromotionRule",

@@ -53,13 +53,16 @@ def study(
             run of its own; `auto` takes the pool for presets that take longer than quick.
 
     """
+    from flows.steps.data.given import problems_named
     from flows.steps.training.cells import bind
     from lsm_core.studies.catalogue import study_cells
     from lsm_core.studies.sections import setting_table
 
     settings = current_settings()
     with translated(ValueError, into=BadInput):
-        wanted = study_cells(name, preset, seeds, models, rows, benchmarks)
+        wanted = study_cells(
+            name, preset, seeds, models, rows, problems_named(benchmarks, settings.root)
+        )
     suite = Suite(
         study=name,
         preset=preset,

@@ -31,7 +31,11 @@ def relative_errors(
 ) -> Float[Tensor, " samples"]:
     """Return the relative L2 error of every sample; ranks share the parts among them."""
     own = {
-        number: relative_l2(predict(model, part.inputs, batch_size, statistics), part.targets)
+        number: relative_l2(
+            predict(model, part.inputs, batch_size, statistics, part.weights),
+            part.targets,
+            part.weights,
+        )
         for number, part in enumerate(parts)
         if number % n_ranks() == rank()
     }
@@ -54,8 +58,8 @@ def evaluate(
     breakdown = breakdown or Breakdown()
     found: dict[str, list[Tensor]] = {}
     for part in parts:
-        predicted = predict(model, part.inputs, batch_size, statistics)
-        for name, of_part in _errors(predicted, part.targets, breakdown):
+        predicted = predict(model, part.inputs, batch_size, statistics, part.weights)
+        for name, of_part in _errors(predicted, part.targets, breakdown, part.weights):
             found.setdefault(name, []).append(of_part)
     errors = {name: torch.cat(values) for name, values in found.items()}
     if not errors:
@@ -77,17 +81,23 @@ def error_of_the_mean(
 
     What a model must beat to have learned anything; None if there is nothing to predict.
     """
-    errors = [relative_l2(mean.float().expand_as(part.targets), part.targets) for part in parts]
+    errors = [
+        relative_l2(mean.float().expand_as(part.targets), part.targets, part.weights)
+        for part in parts
+    ]
     return torch.cat(errors).mean().item() if errors else None
 
 
 def _errors(
-    predicted: Tensor, target: Tensor, breakdown: Breakdown
+    predicted: Tensor, target: Tensor, breakdown: Breakdown, weights: Tensor | None
 ) -> Iterator[tuple[str, Tensor]]:
-    yield "rel_l2", relative_l2(predicted, target)
+    yield "rel_l2", relative_l2(predicted, target, weights)
+    if weights is not None:
+        there = (weights > 0).unsqueeze(-1)
+        predicted, target = predicted.where(there, 0), target.where(there, 0)
     yield "largest_error", largest_error(predicted, target)
     if len(breakdown.channels) > 1:
-        by_channel = relative_l2_by_channel(predicted, target)
+        by_channel = relative_l2_by_channel(predicted, target, weights)
         for number, name in enumerate(breakdown.channels):
             yield f"rel_l2_{name}", by_channel[:, number]
     if breakdown.boundary_axes:
@@ -97,21 +107,38 @@ def _errors(
 
 
 def relative_l2(
-    predicted: Float[Tensor, "batch *field"], target: Float[Tensor, "batch *field"]
+    predicted: Float[Tensor, "batch *field"],
+    target: Float[Tensor, "batch *field"],
+    weights: Float[Tensor, "batch *space"] | None = None,
 ) -> Float[Tensor, " batch"]:
     """Return |predicted - target|_2 / |target|_2 of every sample, over all points and channels.
 
-    This is the figure that the paper's tables call MSE.
+    This is the figure that the paper's tables call MSE. With weights w of points the norm is that
+    of sqrt(w) times the field: with volumes for weights the integral, and what has none is left
+    out, whatever it is.
     """
+    if weights is not None:
+        predicted, target = (_weighted(each, weights) for each in (predicted, target))
     difference = linalg.vector_norm((predicted - target).flatten(1), dim=1)
     return difference / linalg.vector_norm(target.flatten(1), dim=1)
+
+
+def _weighted(
+    field: Float[Tensor, "batch *space channel"], weights: Float[Tensor, "batch *space"]
+) -> Float[Tensor, "batch *space channel"]:
+    """Return sqrt(w) u, and 0 where there is no point: zero times infinity would be no number."""
+    roots = weights.to(field.device).sqrt().unsqueeze(-1)
+    return torch.where(roots > 0, field, 0) * roots
 
 
 def relative_l2_by_channel(
     predicted: Float[Tensor, "batch *space channel"],
     target: Float[Tensor, "batch *space channel"],
+    weights: Float[Tensor, "batch *space"] | None = None,
 ) -> Float[Tensor, "batch channel"]:
     """Return the relative L2 error of every sample and channel, over all points."""
+    if weights is not None:
+        predicted, target = (_weighted(each, weights) for each in (predicted, target))
     difference = linalg.vector_norm((predicted - target).flatten(1, -2), dim=1)
     return difference / linalg.vector_norm(target.flatten(1, -2), dim=1)
 

@@ -59,13 +59,13 @@ class Trial:
         self.history: list[Epoch] = []
         self.best: Best | None = None
         self.best_weights: dict[str, Tensor] = {}
-        self.targets = Moments.of(part.targets for part in fields.parts["train"])
+        self.targets = Moments.of(part.at_points().targets for part in fields.parts["train"])
         torch.manual_seed(experiment.seed)
         surrogate = Surrogate(
             build_operator(experiment.model, experiment.benchmark),
             normalization(
                 config.input_normalization,
-                Moments.of(part.inputs for part in fields.parts["train"]),
+                Moments.of(part.at_points().inputs for part in fields.parts["train"]),
             ),
             normalization(config.target_normalization, self.targets),
         )
@@ -133,8 +133,14 @@ class Trial:
 
     def predict_first(self, n_samples: int) -> Float[Tensor, "samples *space n_outputs"]:
         """Return predictions for the first test samples."""
-        inputs = next(iter(self.fields.parts["test"])).inputs[:n_samples]
-        return predict(self.surrogate, inputs, self._evaluation_batch, self.config.test_statistics)
+        first = next(iter(self.fields.parts["test"]))[:n_samples]
+        return predict(
+            self.surrogate,
+            first.inputs,
+            self._evaluation_batch,
+            self.config.test_statistics,
+            first.weights,
+        )
 
     def figures(self, split: str) -> dict[str, float]:
         """Return the errors on a split, with their parts; none if it has no samples."""

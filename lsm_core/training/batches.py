@@ -12,10 +12,15 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Fields:
-    """Inputs `(samples, *space, n_inputs)` and targets `(samples, *space, n_outputs)`."""
+    """Inputs `(samples, *space, n_inputs)` and targets `(samples, *space, n_outputs)`.
+
+    Where points count differently each has a weight, and 0 says that a sample has no point there:
+    inputs and targets may be anything at such a place.
+    """
 
     inputs: Float[Tensor, "samples *space n_inputs"]
     targets: Float[Tensor, "samples *space n_outputs"]
+    weights: Float[Tensor, "samples *space"] | None = None
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -24,8 +29,19 @@ class Fields:
         """Return the samples in parts of at most `size`; no parts if there are no samples."""
         if not len(self):
             return []
-        parts = zip(self.inputs.split(size), self.targets.split(size), strict=True)
-        return [Fields(*part) for part in parts]
+        return [self[first : first + size] for first in range(0, len(self), size)]
+
+    def __getitem__(self, samples: slice | Int[Tensor, " chosen"]) -> "Fields":
+        """Return some of the samples."""
+        weights = None if self.weights is None else self.weights[samples]
+        return Fields(self.inputs[samples], self.targets[samples], weights)
+
+    def at_points(self) -> "Fields":
+        """Return what is there at all: each point a sample, if some have no weight."""
+        if self.weights is None:
+            return self
+        there = self.weights > 0
+        return Fields(self.inputs[there], self.targets[there])
 
 
 @runtime_checkable
@@ -77,7 +93,7 @@ class BatchesInMemory:
         """Yield the batches of one epoch from the `first` on."""
         order = self.order(number)[first * self.batch_size :]
         for indices in order.split(self.batch_size) if len(order) else ():
-            yield Fields(self.fields.inputs[indices], self.fields.targets[indices])
+            yield self.fields[indices]
 
 
 def permutations(n_samples: int, seed: int) -> Callable[[int], Int[Tensor, " samples"]]:

@@ -12,6 +12,7 @@ from torch.nn.utils import get_total_norm
 
 from lsm_core.evaluation.evaluate import relative_l2
 from lsm_core.layers.ranks import n_ranks, rank, sum_in_place
+from lsm_core.surrogates.surrogate import applied
 from lsm_core.training.batches import Batches, Fields
 from lsm_core.training.config import TrainingConfig
 from lsm_core.training.state import TrainingState
@@ -83,8 +84,9 @@ def train_step(
     total = torch.zeros((), device=_device(model))
     for part in share.split(-(-len(share) // config.accumulation)):
         with _autocast(model, config):
-            predicted = model(part.inputs.to(_device(model)))
-        loss = weight * summed_relative_l2(predicted.float(), part.targets.to(_device(model)))
+            predicted = applied(model, part.inputs, part.weights)
+        targets = part.targets.to(_device(model))
+        loss = weight * summed_relative_l2(predicted.float(), targets, part.weights)
         loss.backward()
         total += loss.detach()
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
@@ -96,14 +98,16 @@ def train_step(
 
 
 def summed_relative_l2(
-    predicted: Float[Tensor, "batch *field"], target: Float[Tensor, "batch *field"]
+    predicted: Float[Tensor, "batch *field"],
+    target: Float[Tensor, "batch *field"],
+    weights: Float[Tensor, "batch *space"] | None = None,
 ) -> Float[Tensor, ""]:
     """Return the sum over the batch of each sample's relative L2 error, in physical units.
 
     The sum, not the mean: the released training scripts use it, and with Adam only its ratio to
     the weight decay matters.
     """
-    return relative_l2(predicted, target).sum()
+    return relative_l2(predicted, target, weights).sum()
 
 
 def _step_or_say_why_not(state: TrainingState, batch: Fields, config: TrainingConfig) -> float:
@@ -128,7 +132,7 @@ def _share(batch: Fields) -> tuple[Fields, float]:
     if len(batch) < n_ranks():
         return batch, 1 / n_ranks()
     own = slice(rank(), None, n_ranks())
-    return Fields(batch.inputs[own], batch.targets[own]), 1.0
+    return batch[own], 1.0
 
 
 def _autocast(model: nn.Module, config: TrainingConfig) -> AbstractContextManager[object]:

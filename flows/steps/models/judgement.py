@@ -22,7 +22,6 @@ from flows.steps.results import stored_result
 from flows.steps.training.fields import PartsOfStore, part_of
 from lsm_core.evaluation.evaluate import relative_errors
 from lsm_core.evaluation.promotion import Decision, PromotionRule, decide
-from lsm_core.names import BenchmarkName
 from lsm_core.result import Result
 from storage.datasets.reader import Dataset, open_dataset
 from storage.errors import DatasetIncomplete, NotADataset
@@ -85,7 +84,7 @@ class Verdict:
 
 
 def judge(
-    benchmark: BenchmarkName,
+    benchmark: str,
     dataset: Location,
     root: Location,
     tracking_uri: str,
@@ -110,7 +109,7 @@ def judge(
 
 
 def judge_left(
-    benchmark: BenchmarkName,
+    benchmark: str,
     root: Location,
     tracking_uri: str,
     rule: PromotionRule | None = None,

@@ -16,8 +16,7 @@ from flows.errors import BadInput
 from flows.steps.data.added_samples import take_dataset
 from flows.steps.results import stored_result
 from lsm_core.experiments.experiment import Experiment, Start
-from lsm_core.experiments.plans import AddedSamples, ExtendedPlan, OfficialPlan, extended
-from lsm_core.names import BenchmarkName
+from lsm_core.experiments.plans import AddedSamples, ConvertedPlan, ExtendedPlan, extended
 from storage.datasets.reader import Dataset
 from storage.datasets.schema import digest_of
 from storage.errors import translated
@@ -33,7 +32,7 @@ class NoMoreSeeds(BadInput):
     """The samples of a champion come from files, which no seed continues."""
 
 
-def champion_experiment(benchmark: BenchmarkName, root: Location, tracking_uri: str) -> Experiment:
+def champion_experiment(benchmark: str, root: Location, tracking_uri: str) -> Experiment:
     """Return the champion's experiment, started from its weights, on all data used so far.
 
     Used are the samples that any model of the champion's preset and kind of data was trained on;
@@ -110,7 +109,7 @@ def with_dataset(
         return _with_seeds_of(experiment, dataset)
     data = experiment.data
     own = data.official if isinstance(data, ExtendedPlan) else data
-    if isinstance(own, OfficialPlan) and own.recipe == dataset.attributes.get("recipe"):
+    if isinstance(own, ConvertedPlan) and own.recipe == dataset.attributes.get("recipe"):
         return None, f"the champion was trained on {dataset.location}"
     try:
         taken = take_dataset(dataset, data.benchmark, root)

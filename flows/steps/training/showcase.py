@@ -4,6 +4,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from flows.steps.training.fields import names_of
 from lsm_core.benchmarks.benchmark import Benchmark
 from lsm_core.problems.fields import unstack_channels
 from lsm_core.problems.panel import Panel
@@ -20,8 +21,7 @@ def showcase_arrays(
     """Return the first test samples and their predictions `(samples, *space, channel)`, by name."""
     space = dict(zip(benchmark.space, benchmark.shape.space, strict=True))
     guesses = unstack_channels(predicted, benchmark.with_role("target"), space)
-    names = [v.name for v in (*benchmark.with_role("input"), *benchmark.with_role("target"))]
-    truth = dataset.part("test", names)[: len(predicted)]
+    truth = dataset.part("test", names_of(benchmark))[: len(predicted)]
     return {**truth, **{f"{PREDICTED}{name}": values for name, values in guesses.items()}}
 
 

@@ -315,3 +315,38 @@ def test_points_without_coordinates_are_refused():
     shape = ProblemShape(space=(30,), n_inputs=1, n_outputs=1)
     with pytest.raises(ValueError, match="1 inputs cannot hold points with 2 coordinates"):
         build_model(PointCloudConfig(body=BODIES["fno"]), shape)
+
+
+@pytest.mark.parametrize("body", [*BODIES, *OTHER_BODIES])
+def test_places_without_a_point_change_nothing(body: str) -> None:
+    torch.manual_seed(0)
+    config = PointCloudConfig(
+        body=(BODIES | OTHER_BODIES)[body],
+        n_features=6 if body in OTHER_BODIES else None,
+        latent_shape=(16, 16),
+        n_modes=4,
+        deformation_width=8,
+        n_fields=1,
+        averaged=True,
+    )
+    model = build_model(config, ProblemShape(space=(30,), n_inputs=5, n_outputs=2)).eval()
+    inputs = cloud(n_code=3)
+    for garbage, n_more in ((1e6, 7), (float("nan"), 20)):
+        more = torch.full((3, n_more, 5), garbage)
+        is_there = torch.cat([torch.ones(3, 30), torch.zeros(3, n_more)], dim=1).bool()
+        padded = model(torch.cat([inputs, more], dim=1), is_there)
+        assert padded.isfinite().all()
+        assert torch.allclose(padded[:, :30], model(inputs), atol=1e-5)
+
+
+def test_a_field_at_points_is_read_point_by_point() -> None:
+    config = PointCloudConfig(
+        body=BODIES["fno"], latent_shape=(16, 16), n_modes=4, deformation_width=8, n_fields=1
+    )
+    torch.manual_seed(0)
+    model = build_model(config, ProblemShape(space=(30,), n_inputs=3, n_outputs=1)).eval()
+    inputs = cloud(n_code=1)
+    changed = inputs.clone()
+    changed[0, 7, 2] += 1
+    assert not torch.allclose(model(inputs)[0], model(changed)[0])
+    assert torch.equal(model(inputs)[1:], model(changed)[1:])
