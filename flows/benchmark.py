@@ -8,6 +8,7 @@ from flows.engine.cells import run_cells
 from flows.engine.pool import cancel_cells
 from flows.engine.run_names import named, some
 from flows.engine.suite import Suite, finish_suite
+from flows.engine.tries import A_MONTH, tried_once_more
 from flows.parameters import Benchmarks, Models, Seeds, Where
 from flows.settings import current_settings
 from lsm_core.names import PresetName
@@ -20,7 +21,10 @@ def _name(parameters: dict[str, Any]) -> str:
     return f"{kind}-{parameters['preset']}: {models} on {benchmarks}"
 
 
-@flow(name="lsm", flow_run_name=named(_name), on_cancellation=[cancel_cells])
+@flow(
+    name="lsm", flow_run_name=named(_name), on_cancellation=[cancel_cells], timeout_seconds=A_MONTH
+)
+@tried_once_more
 def lsm(
     preset: PresetName = "quick",
     benchmarks: Benchmarks | None = None,
@@ -35,7 +39,7 @@ def lsm(
         preset: The size of data, models and training: smoke takes seconds a cell, quick minutes
             for all on a laptop, paper and release days of GPUs.
         benchmarks: The problems, own ones too; none named means all eight.
-        models: The models; none named means all fifteen, which makes 106 cells with all problems
+        models: The models; none named means all eighteen, which makes 130 cells with all problems
             and one seed. A model that is not made for a problem is left out, unless it is asked
             for by name on that problem alone.
         seeds: One cell for each; none given means seed 0.

@@ -8,13 +8,14 @@ from prefect import flow
 
 from flows.engine.schedule import cell_name
 from flows.engine.tasks import train_cell
+from flows.engine.tries import A_WEEK
 from flows.parameters import ProblemName
 from flows.settings import current_settings
 from lsm_core.names import ModelName, PresetName
 from storage.errors import LeaseLost
 
 
-@flow(name="cell")
+@flow(name="cell", retries=0, timeout_seconds=A_WEEK)  # its task is tried again
 def cell(
     identity: str,
     benchmark: ProblemName,
@@ -43,6 +44,7 @@ def cell(
     """
     from flows.steps.data.datasets import location_of
     from flows.steps.training.cells import kept_cell
+    from flows.steps.training.devices import slots
     from flows.steps.training.isolation import prepare_isolation
     from flows.steps.training.workplace import workplace
 
@@ -55,6 +57,7 @@ def cell(
         study=study,
         n_threads=settings.n_workers,
         setting=setting,
+        slot=slots(settings.device, 1, settings.n_workers)[0],
     )
     result = None
     while result is None:

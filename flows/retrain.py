@@ -10,6 +10,7 @@ from flows.engine.cells import run_cells
 from flows.engine.pool import cancel_cells
 from flows.engine.run_names import named
 from flows.engine.suite import Suite
+from flows.engine.tries import A_MONTH, tried_once_more
 from flows.errors import BadInput, CellsFailed
 from flows.parameters import Gain, Level, Positive, ProblemName, Where
 from flows.settings import Settings, current_settings
@@ -29,7 +30,13 @@ def _name(parameters: dict[str, Any]) -> str:
     return f"retrain-{parameters['benchmark']}: {news}"
 
 
-@flow(name="retrain", flow_run_name=named(_name), on_cancellation=[cancel_cells])
+@flow(
+    name="retrain",
+    flow_run_name=named(_name),
+    on_cancellation=[cancel_cells],
+    timeout_seconds=A_MONTH,
+)
+@tried_once_more
 def retrain(
     benchmark: ProblemName,
     n_new: Positive = 64,

@@ -20,6 +20,7 @@ CONTROL_POOL, CELL_POOL = "lsm-control", "lsm-cells"
 
 They are two, or comparisons that wait for their cells would take the places of those.
 """
+CELL_DEPLOYMENT = "cell/train-cell"
 URGENT_QUEUE = "sources"
 """The queue of cells that others start from; workers empty it first."""
 MLFLOW_PORT = 5000
@@ -43,6 +44,7 @@ class Settings:
     LSM_MLFLOW_PAGES     MLflow's address in a browser; the tracking server's, or the stack's
     LSM_DEVICE           what to train on: cpu, cuda or mps; a GPU if there is one
     LSM_GPUS             GPUs of the stack's workers, as 0,1,2 or none; those that nvidia-smi lists
+    LSM_RUNS_PER_GPU     cells that train on a GPU at once; 1
     LSM_CELL_POOL_TYPE   what the pool of cells is made of: process, kubernetes, ...; process
     LSM_MEMORY           MiB of training samples that a run may hold; larger sets are read as used
     """
@@ -59,6 +61,7 @@ class Settings:
     database: str | None = None
     mlflow_pages: str | None = None
     gpus: str | None = None
+    runs_per_gpu: int = 1
     cell_pool_type: str = "process"
 
     @classmethod
@@ -83,6 +86,7 @@ class Settings:
             device=os.environ.get("LSM_DEVICE") or "auto",
             memory=_positive("LSM_MEMORY", DEFAULT_MEMORY) * 2**20,
             gpus=os.environ.get("LSM_GPUS") or os.environ.get("CUDA_VISIBLE_DEVICES") or None,
+            runs_per_gpu=_positive("LSM_RUNS_PER_GPU", 1),
             cell_pool_type=os.environ.get("LSM_CELL_POOL_TYPE") or "process",
         )
 

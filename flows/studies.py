@@ -10,6 +10,7 @@ from flows.engine.cells import run_cells
 from flows.engine.pool import cancel_cells
 from flows.engine.run_names import named
 from flows.engine.suite import Suite, finish_suite, link_report
+from flows.engine.tries import A_MONTH, tried_once_more
 from flows.errors import BadInput, CellsFailed
 from flows.parameters import Benchmarks, Models, Positive, Rows, Seeds, Where
 from flows.settings import current_settings
@@ -25,7 +26,13 @@ def _name(parameters: dict[str, Any]) -> str:
     return ": ".join(words[:2])
 
 
-@flow(name="study", flow_run_name=named(_name), on_cancellation=[cancel_cells])
+@flow(
+    name="study",
+    flow_run_name=named(_name),
+    on_cancellation=[cancel_cells],
+    timeout_seconds=A_MONTH,
+)
+@tried_once_more
 def study(
     name: StudyName,
     preset: PresetName = "quick",
@@ -88,7 +95,8 @@ stability = study.with_options(name="stability")
 """The names under which Prefect lists the deployments; which study each runs is in prefect.yaml."""
 
 
-@flow(name="efficiency")
+@flow(name="efficiency", timeout_seconds=A_MONTH)
+@tried_once_more
 def efficiency(models: Models | None = None, sizes: list[Positive] | None = None) -> Results:
     """Measure what models cost on larger and larger grids.
 

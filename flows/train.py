@@ -9,6 +9,7 @@ from flows.engine.cells import run_cells
 from flows.engine.pool import cancel_cells
 from flows.engine.run_names import named
 from flows.engine.suite import Suite, finish_suite
+from flows.engine.tries import A_MONTH, tried_once_more
 from flows.parameters import Benchmarks, Models, Positive, Seeds, TrainingSetting, Where
 from flows.settings import current_settings
 from lsm_core.names import PresetName
@@ -19,7 +20,13 @@ def _name(parameters: dict[str, Any]) -> str:
     return f"train-{parameters['preset']}: {models} on {benchmarks}"
 
 
-@flow(name="train", flow_run_name=named(_name), on_cancellation=[cancel_cells])
+@flow(
+    name="train",
+    flow_run_name=named(_name),
+    on_cancellation=[cancel_cells],
+    timeout_seconds=A_MONTH,
+)
+@tried_once_more
 def train(
     benchmarks: Benchmarks,
     models: Models,

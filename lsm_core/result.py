@@ -109,6 +109,8 @@ class Begun(Outcome):
     settings: Mapping[str, Any]
     started: int
     """In milliseconds since 1970."""
+    device: str = ""
+    """What it was begun on; older runs do not say."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,6 +134,12 @@ class Result(Outcome):
     peak_bytes: int = 0
     epochs: int
     n_train: int
+    updates: int | None = None
+    """Steps of the optimiser; older runs say neither this nor the two below."""
+    samples_seen: int | None = None
+    """Training samples that passed through the model, each as often as it did."""
+    flops: float | None = None
+    """Floating-point operations of the training: three forward passes for each of them."""
     selection: str = "last"
     best: Best | None = None
     begun_anew: tuple[str, ...] = ()

@@ -39,15 +39,24 @@ def experiment(
         data=data_plan(preset, benchmark),
         model_name=model,
         model=model_config(preset, benchmark, model),
-        training=training_config(preset, benchmark),
+        training=_training_of(preset, benchmark, model),
         seed=seed,
     )
+
+
+def _training_of(preset: PresetName, benchmark: Problem, model: ModelName) -> TrainingConfig:
+    """Return how a preset trains a model: all in one way, but for what the model cannot bear."""
+    config = training_config(preset, benchmark)
+    if MODELS[model].decays or preset in ("paper", "release"):
+        return config
+    return replace(config, weight_decay=0.0)
 
 
 def applies(benchmark: Problem, model: ModelName) -> bool:
     """Return whether a model is made for a benchmark.
 
-    Models of time steps need a history; all others take any grid, and points through a latent one.
+    Models of time steps need a history; all others take any grid, and points as they are or through
+    a latent grid.
     """
     return not MODELS[model].needs_history or protocol_of(benchmark).steps_through_time
 
@@ -80,9 +89,12 @@ def model_config(preset: PresetName, benchmark: Problem, model: ModelName) -> Mo
             steps_through_time=protocol.steps_through_time,
             quick_modes=protocol.quick_modes,
             released_width=protocol.released_width,
+            is_scattered=protocol.is_scattered,
+            has_mesh=protocol.has_mesh,
+            reads_others=isinstance(protocol.published.benchmark, GivenProblem),
         )
     )
-    if not protocol.is_scattered:
+    if entry.takes_points or not protocol.is_scattered:
         return config
     latent, n_modes = LATENT_GRIDS[protocol.point_axes][small]
     points = PointCloudConfig(

@@ -3,7 +3,7 @@
 A run's identity holds the hash of this module and of those that it imports.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 
 import torch
@@ -14,9 +14,11 @@ from torch import Tensor, nn
 from lsm_core.benchmarks.benchmark import Benchmark
 from lsm_core.evaluation.evaluate import (
     Breakdown,
+    chosen_inputs,
     error_of_the_mean,
     evaluate,
     relative_errors,
+    sample_errors,
 )
 from lsm_core.experiments.experiment import Experiment
 from lsm_core.layers.ranks import n_ranks, rank
@@ -28,6 +30,7 @@ from lsm_core.training.batches import SplitFields
 from lsm_core.training.config import TrainingConfig
 from lsm_core.training.fine_tuning import adopt, freeze
 from lsm_core.training.loop import BatchReport, EpochReport, fit
+from lsm_core.training.losses import Grid
 from lsm_core.training.state import start_training
 
 EVALUATION_BATCH = 100
@@ -88,7 +91,7 @@ class Trial:
 
     def fit(self) -> Iterator[BatchReport | EpochReport]:
         """Train to the end; control comes back after every batch and epoch. Collective."""
-        return fit(self.state, self.fields.batches, self.config)
+        return fit(self.state, self.fields.batches, self.config, grid_of(self.benchmark))
 
     def measure(self, epoch: int) -> dict[str, float]:
         """Return the errors after an epoch, by split, and keep weights that are the best so far.
@@ -98,20 +101,21 @@ class Trial:
         """
         chooses = "test" if self.config.selection == "best_test" else "validation"
         errors = {}
-        for split in dict.fromkeys(("validation", chooses)):
-            found = relative_errors(
-                self.surrogate,
-                self.fields.parts[split],
-                self._evaluation_batch,
-                self.config.test_statistics,
-            )
-            if len(found):
-                errors[split] = found.mean().item()
-        error = errors.get(chooses, float("inf"))
-        if error < (self.best.error if self.best else float("inf")):
-            self.best = Best(epoch=epoch, error=error)
-            weights = self.surrogate.state_dict()
-            self.best_weights = {name: value.clone() for name, value in weights.items()}
+        with self.state.averaged():
+            for split in dict.fromkeys(("validation", chooses)):
+                found = relative_errors(
+                    self.surrogate,
+                    self.fields.parts[split],
+                    self._evaluation_batch,
+                    self.config.test_statistics,
+                )
+                if len(found):
+                    errors[split] = found.mean().item()
+            error = errors.get(chooses, float("inf"))
+            if error < (self.best.error if self.best else float("inf")):
+                self.best = Best(epoch=epoch, error=error)
+                weights = self.surrogate.state_dict()
+                self.best_weights = {name: value.clone() for name, value in weights.items()}
         return errors
 
     def to_bytes(self) -> bytes:
@@ -127,7 +131,8 @@ class Trial:
             self.best, self.best_weights = Best(**notes["best"]), load(read_best())
 
     def select_weights(self) -> None:
-        """Take the weights that are the result: the last, or those of the best epoch."""
+        """Take the weights that are the result: the last, their mean or the best epoch's."""
+        self.state.take(self.state.average)
         if self.config.selection != "last" and self.best:
             self.surrogate.load_state_dict(self.best_weights)
 
@@ -141,6 +146,22 @@ class Trial:
             self.config.test_statistics,
             first.weights,
         )
+
+    def sample_errors(self, split: str) -> dict[str, Float[Tensor, " samples"]]:
+        """Return what the error of every sample of a split is made of, by name."""
+        return sample_errors(
+            self.surrogate,
+            self.fields.parts[split],
+            self._evaluation_batch,
+            self.config.test_statistics,
+        )
+
+    def predict_samples(
+        self, split: str, samples: Sequence[int]
+    ) -> Float[Tensor, "chosen *space n_outputs"]:
+        """Return predictions for some samples of a split, by their numbers."""
+        inputs = torch.cat(list(chosen_inputs(self.fields.parts[split], samples)))
+        return predict(self.surrogate, inputs, self._evaluation_batch, self.config.test_statistics)
 
     def figures(self, split: str) -> dict[str, float]:
         """Return the errors on a split, with their parts; none if it has no samples."""
@@ -160,7 +181,15 @@ class Trial:
     def _evaluation_batch(self) -> int:
         """Return how many samples are measured together; it matters for batch statistics."""
         by_batch = self.config.test_statistics == "batch"
-        return self.config.batch_size if by_batch else EVALUATION_BATCH
+        batch_size = self.config.batch_of(self.fields.batches.n_samples)
+        return batch_size if by_batch else EVALUATION_BATCH
+
+
+def grid_of(benchmark: Benchmark) -> Grid:
+    """Return which axes of a problem are periodic; none of scattered points."""
+    if benchmark.positions == "scattered points":
+        return ()
+    return (benchmark.positions == "periodic nodes",) * len(benchmark.space)
 
 
 def _breakdown_of(benchmark: Benchmark) -> Breakdown:

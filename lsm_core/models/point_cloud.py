@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
-import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional
@@ -12,6 +11,7 @@ from lsm_core.layers.coordinates import unit_coordinates
 from lsm_core.layers.deformation import Deformation
 from lsm_core.layers.head import Head
 from lsm_core.layers.nonuniform_fourier import GridToPoints, PointsToGrid, mode_phases
+from lsm_core.layers.positions import at_real_points
 from lsm_core.models.lsm import LsmConfig
 from lsm_core.problems.shape import ProblemShape
 
@@ -127,9 +127,7 @@ class PointCloudModel(nn.Module):
 
         The first point of a sample has to be there.
         """
-        if is_there is not None:
-            # Whatever stands there must not become a number that is none.
-            inputs = torch.where(is_there.unsqueeze(-1), inputs, 0.5)
+        inputs = at_real_points(inputs, is_there)
         known, code = inputs[..., : self.n_known], inputs[:, 0, self.n_known :]
         positions = known[..., : self.n_dims]
         deformed = self.deformation(positions, code)

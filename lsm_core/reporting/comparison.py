@@ -68,6 +68,12 @@ class Row:
     seconds_per_epoch: float
     peak_bytes: int
     """Most memory of a run: of its device, or of its whole process on a CPU."""
+    updates: int | None = None
+    """Steps of the optimiser."""
+    samples_seen: int | None = None
+    """Samples that passed through the model in training, each as often as it did."""
+    flops: float | None = None
+    """Operations of the training."""
     published: float | None
     origin: str = "generated"
     """Where the samples come from; errors on other samples do not compare."""
@@ -182,6 +188,9 @@ def _row(group: Sequence[Outcome]) -> Row:
         mean_prediction=means[0] if means else float("nan"),
         seconds_per_epoch=fmean(r.seconds_per_epoch for r in done) if done else float("nan"),
         peak_bytes=max((result.peak_bytes for result in done), default=0),
+        updates=done[0].updates if done else None,
+        samples_seen=done[0].samples_seen if done else None,
+        flops=done[0].flops if done else None,
         published=published_for(first),
         origin=first.origin,
     )

@@ -20,6 +20,8 @@ from lsm_core.reporting.comparison import (
 from lsm_core.result import Failure, Outcome, Result
 
 Mark = Literal["best", "second"]
+COSTS = ("parameters", "updates", "samples seen", "TFLOP", "s/epoch", "MiB")
+"""What a row took: floating-point operations are those of the whole training."""
 MARKS: dict[int, Mark] = {1: "best", 2: "second"}
 
 
@@ -111,7 +113,7 @@ def table_of(
     )
 
 
-def shown(figure: float | None, style: str = ".4g") -> str:
+def shown(figure: float | int | None, style: str = ".4g") -> str:
     """Return a figure, or a dash where there is none."""
     return "–" if figure is None or not isfinite(figure) else f"{figure:{style}}"
 
@@ -208,7 +210,7 @@ def comparison_table(rows: Sequence[Row]) -> Table:
     )
     return replace(
         errors,
-        headings=(*errors.headings, "parameters", "s/epoch", "MiB"),
+        headings=(*errors.headings, *COSTS),
         rows=tuple((*line, *_costs(row)) for line, row in zip(errors.rows, rows, strict=True)),
     )
 
@@ -223,7 +225,7 @@ def _what_it_rests_on(outcome: Outcome) -> dict[str, str]:
         "benchmark": outcome.benchmark,
         "model": row_name(outcome),
         "seed": str(outcome.seed),
-        **dict.fromkeys(("samples", "epochs"), "–"),
+        **dict.fromkeys(("samples", "epochs", "updates", "samples seen", "TFLOP"), "–"),
         "run": outcome.identity,
         "protocol": outcome.protocol,
         **dict.fromkeys(("data", "code", "on"), "–"),
@@ -235,6 +237,13 @@ def _what_it_rests_on(outcome: Outcome) -> dict[str, str]:
     return line | {
         "samples": str(outcome.n_train),
         "epochs": str(outcome.epochs),
+        **dict(
+            zip(
+                COSTS[1:4],
+                trained(outcome.updates, outcome.samples_seen, outcome.flops),
+                strict=True,
+            )
+        ),
         "data": f"{outcome.origin} {outcome.dataset.digest[:16]}",
         "code": outcome.code,
         "on": "{device}, {machine}, torch {torch}".format(**environment),
@@ -242,8 +251,15 @@ def _what_it_rests_on(outcome: Outcome) -> dict[str, str]:
     }
 
 
-def _costs(row: Row) -> tuple[str, str, str]:
+def trained(updates: int | None, samples_seen: int | None, flops: float | None) -> tuple[str, ...]:
+    """Return the cells of how much a run was trained; dashes for runs that do not say."""
+    tera = None if flops is None else flops / 1e12
+    return shown(updates, ",d"), shown(samples_seen, ",d"), shown(tera, ",.3g")
+
+
+def _costs(row: Row) -> tuple[str, ...]:
     if not row.errors.values:
-        return "–", "–", "–"
+        return ("–",) * len(COSTS)
     memory = f"{row.peak_bytes / 2**20:,.0f}"
-    return f"{row.n_parameters:,}", f"{row.seconds_per_epoch:.2f}", memory
+    training = trained(row.updates, row.samples_seen, row.flops)
+    return f"{row.n_parameters:,}", *training, f"{row.seconds_per_epoch:.2f}", memory

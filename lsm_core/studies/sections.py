@@ -22,25 +22,35 @@ from lsm_core.reporting.published_results import (
     published_resolutions,
     published_sweep,
 )
-from lsm_core.reporting.tables import Table, beside_paper, compared_table, shown, table_of
+from lsm_core.reporting.tables import (
+    Table,
+    beside_paper,
+    compared_table,
+    shown,
+    table_of,
+    trained,
+)
 from lsm_core.result import Outcome
 
 
 def setting_table(results: Sequence[Outcome], caption: str = "") -> Table:
     """Return settings and their errors, mean and deviation over the seeds."""
     lines: list[tuple[str, ...]] = []
+    costs = ("parameters", "updates", "samples seen", "TFLOP", "s/epoch")
     groups = grouped(results, lambda outcome: (outcome.benchmark, _setting(outcome)))
     for (benchmark, setting), some in groups.items():
         done = finished(some)
         if not done:
-            lines.append((benchmark, setting, "failed", "failed", "", ""))
+            lines.append((benchmark, setting, "failed", "failed", *[""] * len(costs)))
             continue
         validation = OverSeeds(tuple(r.validation[r.ERROR] for r in done if r.validation))
         errors = (validation.text() if validation.values else "", error_over_seeds(done).text())
         seconds = mean(result.seconds_per_epoch for result in done)
-        lines.append((benchmark, setting, *errors, f"{done[0].parameters:,}", f"{seconds:.2f}"))
+        training = trained(done[0].updates, done[0].samples_seen, done[0].flops)
+        took = (f"{done[0].parameters:,}", *training, f"{seconds:.2f}")
+        lines.append((benchmark, setting, *errors, *took))
     return Table(
-        headings=("benchmark", "setting", "validation", "test", "parameters", "s/epoch"),
+        headings=("benchmark", "setting", "validation", "test", *costs),
         rows=tuple(lines),
         n_names=2,
         caption=caption,

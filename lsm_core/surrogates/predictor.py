@@ -20,7 +20,8 @@ from lsm_core.problems.sample import Sample
 from lsm_core.problems.shape import ProblemShape
 from lsm_core.problems.variable import Variable
 from lsm_core.surrogates.normalization import Normalization
-from lsm_core.surrogates.operator import Rollout, shape_of_one_step
+from lsm_core.surrogates.operator import shape_of_one_step
+from lsm_core.surrogates.rollout import Rollout
 from lsm_core.surrogates.surrogate import Surrogate, predict
 
 POINTS_AT_ONCE = 2**20

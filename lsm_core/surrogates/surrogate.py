@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from lsm_core.names import Statistics
 from lsm_core.surrogates.normalization import Normalization
+from lsm_core.surrogates.rollout import Rollout
 
 
 class Surrogate(nn.Module):
@@ -33,6 +34,21 @@ class Surrogate(nn.Module):
         if is_there is None:
             return self.outputs.decode(self.model(encoded))
         return self.outputs.decode(self.model(encoded, is_there))
+
+    def forced(
+        self,
+        values: Float[Tensor, "batch *space n_inputs"],
+        targets: Float[Tensor, "batch *space n_outputs"],
+        noise: float = 0.0,
+    ) -> Float[Tensor, "batch *space n_outputs"]:
+        """Return predicted fields, each step of a rollout from true frames: for training alone.
+
+        An operator that takes no steps predicts as ever.
+        """
+        if not isinstance(self.model, Rollout):
+            return self(values)
+        frames = self.outputs.encode(targets)
+        return self.outputs.decode(self.model.forced(self.inputs.encode(values), frames, noise))
 
 
 def applied(

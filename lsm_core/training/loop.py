@@ -6,15 +6,14 @@ from dataclasses import dataclass
 from math import isfinite
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn.utils import get_total_norm
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from lsm_core.evaluation.evaluate import relative_l2
 from lsm_core.layers.ranks import n_ranks, rank, sum_in_place
-from lsm_core.surrogates.surrogate import applied
+from lsm_core.surrogates.surrogate import Surrogate, applied
 from lsm_core.training.batches import Batches, Fields
 from lsm_core.training.config import TrainingConfig
+from lsm_core.training.losses import Grid, summed_derivative_error, summed_relative_l2
 from lsm_core.training.state import TrainingState
 
 HOPELESS = 1e4
@@ -49,17 +48,18 @@ class EpochReport:
 
 
 def fit(
-    state: TrainingState, batches: Batches, config: TrainingConfig
+    state: TrainingState, batches: Batches, config: TrainingConfig, grid: Grid = ()
 ) -> Iterator[BatchReport | EpochReport]:
     """Train to `config.epochs`, yielding after each batch and epoch: the caller logs, saves, stops.
 
+    The grid is what derivatives are taken on, where the config asks for them.
     The state is whole whenever control is handed back, and training continues from it in the
     middle of an epoch, too.
     """
     while state.epoch < config.epochs:
         state.model.train()
         for batch in batches.epoch(state.epoch, state.batch):
-            loss = _step_or_say_why_not(state, batch, config)
+            loss = _step_or_say_why_not(state, batch, config, grid)
             state.batch += 1
             state.epoch_loss += loss
             yield BatchReport(state.epoch, state.batch, loss / len(batch))
@@ -69,9 +69,11 @@ def fit(
 
 
 def train_step(
-    state: TrainingState, batch: Fields, config: TrainingConfig | None = None
+    state: TrainingState, batch: Fields, config: TrainingConfig | None = None, grid: Grid = ()
 ) -> tuple[float, float]:
-    """Take one step of the optimiser; return the summed loss before it and the gradient's norm.
+    """Take one step of the optimiser; return the summed error before it and the gradient's norm.
+
+    The error is that of the values, also where derivatives are trained on, too.
 
     With several ranks each takes its share of the batch. Losses and gradients are sums over the
     samples, so that the sum over the ranks is what one process would have had. If it is not
@@ -83,35 +85,32 @@ def train_step(
     share, weight = _share(batch)
     total = torch.zeros((), device=_device(model))
     for part in share.split(-(-len(share) // config.accumulation)):
-        with _autocast(model, config):
-            predicted = applied(model, part.inputs, part.weights)
         targets = part.targets.to(_device(model))
-        loss = weight * summed_relative_l2(predicted.float(), targets, part.weights)
+        with _autocast(model, config):
+            predicted = _predicted(model, part, targets, config)
+        loss = error = weight * summed_relative_l2(predicted.float(), targets, part.weights)
+        if config.derivative_weight:
+            slopes = summed_derivative_error(predicted.float(), targets, grid)
+            loss = error + weight * config.derivative_weight * slopes
         loss.backward()
-        total += loss.detach()
+        total += error.detach()
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
     sum_in_place([total, *gradients])
-    value, norm = total.item(), get_total_norm(gradients).item()
+    total_norm = get_total_norm(gradients)
+    value, norm = total.item(), total_norm.item()
     if isfinite(value) and isfinite(norm):
+        if config.gradient_clip:
+            # The loss is a sum over the samples, the limit is for their mean.
+            limit = config.gradient_clip * len(batch)
+            clip_grads_with_norm_(model.parameters(), limit, total_norm)
         state.step()
     return value, norm
 
 
-def summed_relative_l2(
-    predicted: Float[Tensor, "batch *field"],
-    target: Float[Tensor, "batch *field"],
-    weights: Float[Tensor, "batch *space"] | None = None,
-) -> Float[Tensor, ""]:
-    """Return the sum over the batch of each sample's relative L2 error, in physical units.
-
-    The sum, not the mean: the released training scripts use it, and with Adam only its ratio to
-    the weight decay matters.
-    """
-    return relative_l2(predicted, target, weights).sum()
-
-
-def _step_or_say_why_not(state: TrainingState, batch: Fields, config: TrainingConfig) -> float:
-    loss, norm = train_step(state, batch, config)
+def _step_or_say_why_not(
+    state: TrainingState, batch: Fields, config: TrainingConfig, grid: Grid
+) -> float:
+    loss, norm = train_step(state, batch, config, grid)
     place = f"in batch {state.batch} of epoch {state.epoch}"
     advice = "the state before it is kept; lower the learning rate"
     if not isfinite(loss):
@@ -133,6 +132,12 @@ def _share(batch: Fields) -> tuple[Fields, float]:
         return batch, 1 / n_ranks()
     own = slice(rank(), None, n_ranks())
     return batch[own], 1.0
+
+
+def _predicted(model: nn.Module, part: Fields, targets: Tensor, config: TrainingConfig) -> Tensor:
+    if config.teacher_forcing and isinstance(model, Surrogate):
+        return model.forced(part.inputs.to(_device(model)), targets, config.frame_noise)
+    return applied(model, part.inputs, part.weights)
 
 
 def _autocast(model: nn.Module, config: TrainingConfig) -> AbstractContextManager[object]:

@@ -1,14 +1,16 @@
 """Everything that changes while a model trains, to and from bytes."""
 
 import json
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
-from torch.optim import Adam
+from torch.optim import Adam, AdamW
 from torch.optim.lr_scheduler import ConstantLR, LRScheduler, OneCycleLR, StepLR
 
 from lsm_core.layers.ranks import gathered, rank
@@ -34,12 +36,40 @@ class TrainingState:
 
     learning_rate: float = 0.0
     """Rate of the last step."""
+    averaging: float = 0.0
+    """Share of the old in the running mean of the weights at each step."""
+    average: dict[str, Tensor] = field(default_factory=dict)
+    """That mean, of running statistics, too; empty if there is none."""
 
     def step(self) -> None:
         """Change the weights by the gradients that are there, and the rate by the schedule."""
         self.learning_rate = self.optimizer.param_groups[0]["lr"]
         self.optimizer.step()
         self.schedule.step()
+        if self.average:
+            n_steps = self.schedule.last_epoch
+            # At first a shorter memory, that the random weights are forgotten soon.
+            kept = min(self.averaging, (1 + n_steps) / (10 + n_steps))
+            own = self.model.state_dict()
+            means, values = list(self.average.values()), [own[name] for name in self.average]
+            torch._foreach_lerp_(means, values, 1 - kept)
+
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Give the model the mean of its weights for a while, if there is one."""
+        own = self.model.state_dict()
+        kept = {name: own[name].clone() for name in self.average}
+        self.take(self.average)
+        try:
+            yield
+        finally:
+            self.take(kept)
+
+    def take(self, weights: Mapping[str, Tensor]) -> None:
+        """Overwrite some weights of the model, by name."""
+        own = self.model.state_dict()
+        for name, value in weights.items():
+            own[name].copy_(value)
 
     def to_bytes(self, notes: dict[str, Any]) -> bytes:
         """Return the whole state; `notes` is plain data that comes back with it.
@@ -47,6 +77,7 @@ class TrainingState:
         All ranks must call it together: it holds the random state of each.
         """
         tensors = {f"model.{k}": v.contiguous() for k, v in self.model.state_dict().items()}
+        tensors |= {f"average.{name}": value for name, value in self.average.items()}
         moments = self.optimizer.state_dict()["state"]
         for index, values in moments.items():
             tensors |= {f"adam.{index}.{name}": value for name, value in values.items()}
@@ -68,6 +99,9 @@ class TrainingState:
         """Take over a saved state of the same model and return its notes."""
         tensors, plain = _read(content)
         self.model.load_state_dict(_part(tensors, "model."))
+        average = _part(tensors, "average.")
+        for name, mean in self.average.items():
+            mean.copy_(average[name])
         moments: dict[int, dict[str, Tensor]] = {}
         for name, value in _part(tensors, "adam.").items():
             index, moment = name.split(".", 1)
@@ -87,8 +121,9 @@ def start_training(model: nn.Module, config: TrainingConfig, n_batches: int) -> 
 
     Parameters that ask for no gradient are left as they are.
     """
-    optimizer = Adam(
-        [parameter for parameter in model.parameters() if parameter.requires_grad],
+    optimizer_class = AdamW if config.optimizer == "adamw" else Adam
+    optimizer = optimizer_class(
+        _parameter_groups(model, config),
         lr=config.learning_rate,
         weight_decay=config.weight_decay,
         fused=True,
@@ -101,12 +136,32 @@ def start_training(model: nn.Module, config: TrainingConfig, n_batches: int) -> 
         schedule = OneCycleLR(optimizer, max_lr=config.learning_rate, total_steps=total)
     else:
         schedule = ConstantLR(optimizer, factor=1.0)
-    return TrainingState(model, optimizer, schedule)
+    average = {
+        name: value.clone()
+        for name, value in model.state_dict().items()
+        if config.averaging and value.is_floating_point()
+    }
+    return TrainingState(model, optimizer, schedule, averaging=config.averaging, average=average)
+
+
+def _parameter_groups(model: nn.Module, config: TrainingConfig) -> list[dict[str, Any]]:
+    """Return the parameters that are trained, those that do not decay apart."""
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    if config.decayed == "all":
+        return [{"params": trained}]
+    matrices = [parameter for parameter in trained if parameter.ndim > 1]
+    others = [parameter for parameter in trained if parameter.ndim <= 1]
+    groups: list[dict[str, Any]] = [
+        {"params": matrices},
+        {"params": others, "weight_decay": 0.0},
+    ]
+    return [group for group in groups if group["params"]]
 
 
 def model_weights(content: bytes) -> dict[str, Tensor]:
-    """Return the weights and buffers of the model in a saved state."""
-    return _part(_read(content)[0], "model.")
+    """Return the weights and buffers of the model in a saved state, their means if it has some."""
+    tensors = _read(content)[0]
+    return _part(tensors, "model.") | _part(tensors, "average.")
 
 
 def saved_notes(content: bytes) -> dict[str, Any]:

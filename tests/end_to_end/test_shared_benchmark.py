@@ -92,7 +92,9 @@ def wait_for(what: Callable[[], Any], seconds: float = 600.0) -> Any:
 
 def runs_of_cells(settings: dict[str, str]) -> list[dict[str, Any]]:
     """Return all runs of cells, whichever comparison has asked for them."""
-    return list(ask(settings, "flow_runs/filter", {"deployments": {"name": {"any_": ["train"]}}}))
+    return list(
+        ask(settings, "flow_runs/filter", {"deployments": {"name": {"any_": ["train-cell"]}}})
+    )
 
 
 def state(settings: dict[str, str], flow_run: str) -> str:
@@ -145,8 +147,8 @@ def _require_once(tracking_uri: str, root: Location) -> None:
         made = experiment("smoke", run.data.tags["benchmark"], run.data.tags["model"], 0)
         assert [metric.step for metric in history] == list(range(1, made.training.epochs + 1))
     for benchmark in CELLS["benchmarks"]:
-        versions = client.search_model_versions(f"name = 'lsm-{benchmark}'")
+        versions = client.search_model_versions(f"name = 'pde-{benchmark}'")
         identities = Counter(version.tags["identity"] for version in versions)
         assert len(identities) == N_CELLS // 2
         assert set(identities.values()) == {1}
-        assert client.get_model_version_by_alias(f"lsm-{benchmark}", "champion")
+        assert client.get_model_version_by_alias(f"pde-{benchmark}", "champion")

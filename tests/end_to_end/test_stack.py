@@ -167,7 +167,7 @@ def test_databases_are_copied_while_it_runs_and_not_replaced(
 def test_its_end_ends_the_run_of_a_worker_that_was_killed(
     said: list[str], settings: dict[str, str]
 ) -> None:
-    flow_run = submitted("train/one", SEEDS, settings)
+    flow_run = submitted("train/train-one-model", SEEDS, settings)
     deadline = time.monotonic() + 300
     while ask(settings, f"flow_runs/{flow_run}")["state"]["type"] != "RUNNING":
         assert time.monotonic() < deadline

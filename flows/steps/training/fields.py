@@ -82,9 +82,10 @@ def split_fields(
     Fields and their order are the same either way.
     """
     train = part_of(dataset, benchmark, "train", config.fraction)
+    batch_size = config.batch_of(len(train))
     stored = StoredBatches(
         train,
-        batch_size=config.batch_size,
+        batch_size=batch_size,
         seed=seed,
         memory=memory,
         window=config.shuffle_bytes,
@@ -96,6 +97,6 @@ def split_fields(
         return SplitFields(BatchesOfStore(stored, benchmark, len(train)), read, in_memory=False)
     fields = {split: fields_of(part[:], benchmark) for split, part in parts.items()}
     batches = BatchesInMemory(
-        fields["train"], config.batch_size, lambda epoch: torch.from_numpy(stored.order(epoch))
+        fields["train"], batch_size, lambda epoch: torch.from_numpy(stored.order(epoch))
     )
     return SplitFields(batches, {s: f.split(PART) for s, f in fields.items()}, in_memory=True)

@@ -11,7 +11,7 @@ from lsm_core.evaluation.evaluate import (
 )
 from lsm_core.surrogates.surrogate import predict
 from lsm_core.training.batches import Fields
-from lsm_core.training.loop import summed_relative_l2
+from lsm_core.training.losses import summed_relative_l2
 
 
 def test_relative_l2_is_the_norm_of_the_difference_over_that_of_the_target() -> None:

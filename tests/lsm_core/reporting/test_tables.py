@@ -41,7 +41,7 @@ def test_the_leaderboard_has_the_papers_figures_and_ranks_beside_ours() -> None:
 
 def test_the_main_table_has_differences_ranks_and_costs() -> None:
     rows = compare([result("lsm", 0.02, **DARCY), result("fno", 0.01, **DARCY)])
-    costs = ("1,234", "0.50", "300")
+    costs = ("1,234", "6", "20", "1.5", "0.50", "300")
     assert comparison_table(rows).rows == (
         ("darcy (8×8)", "fno", "1", "0.01", "0.0108", "-7%", "2", *costs),
         ("darcy (8×8)", "lsm", "2", "0.02", "0.0065", "+208%", "1", *costs),
@@ -63,7 +63,10 @@ def test_runs_that_all_failed_have_a_row_without_figures() -> None:
 
 def test_a_table_has_one_line_a_row_in_every_form() -> None:
     table = comparison_table(compare([result("lsm", 0.02), result("fno", 0.01)]))
-    line = "| burgers (256) | fno | 1 | **0.01** | 0.00332 | +201% | 2 | 1,234 | 0.50 | 300 |"
+    line = (
+        "| burgers (256) | fno | 1 | **0.01** | 0.00332 | +201% | 2 "
+        "| 1,234 | 6 | 20 | 1.5 | 0.50 | 300 |"
+    )
     assert line in table.markdown()
     lines = table.text().splitlines()
     assert len(lines) == 5
@@ -73,8 +76,8 @@ def test_a_table_has_one_line_a_row_in_every_form() -> None:
 
 def test_what_a_run_rests_on_is_told_and_why_one_failed() -> None:
     finished, lost = provenance_table([result(), failure(error="Diverged: nan")]).rows
-    assert finished[:5] == ("burgers", "lsm", "0", "10", "2")
-    assert finished[7:] == (
+    assert finished[:8] == ("burgers", "lsm", "0", "10", "2", "6", "20", "1.5")
+    assert finished[10:] == (
         *(f"generated {'d' * 16}", "c" * 16),
         *("cpu, any, torch 2", "2026-11-16T12:00:00+00:00"),
     )

@@ -5,7 +5,7 @@ from torch import nn
 from lsm_core.models.catalogue import build_model
 from lsm_core.models.lsm import release_form
 from lsm_core.problems.shape import ProblemShape
-from lsm_core.surrogates.operator import Rollout
+from lsm_core.surrogates.rollout import Rollout
 
 
 def one_step_model(space: tuple[int, ...], n_history: int) -> nn.Module:

@@ -6,7 +6,7 @@ from lsm_core.models.catalogue import build_model
 from lsm_core.models.lsm import release_form
 from lsm_core.problems.shape import ProblemShape
 from lsm_core.surrogates.normalization import fit_normalization
-from lsm_core.surrogates.operator import Rollout
+from lsm_core.surrogates.rollout import Rollout
 from lsm_core.surrogates.surrogate import Surrogate
 from lsm_core.training.batches import Fields
 from lsm_core.training.config import TrainingConfig

@@ -5,11 +5,12 @@ import torch
 from torch import nn
 
 from lsm_core.surrogates.normalization import fit_normalization
+from lsm_core.surrogates.rollout import Rollout
 from lsm_core.surrogates.surrogate import Surrogate
 from lsm_core.training.batches import BatchesInMemory, Fields, permutations
 from lsm_core.training.config import TrainingConfig
 from lsm_core.training.loop import BatchReport, Diverged, EpochReport, fit, train_step
-from lsm_core.training.state import TrainingState, start_training
+from lsm_core.training.state import TrainingState, model_weights, start_training
 
 CONFIG = TrainingConfig(epochs=6, batch_size=4, learning_rate=0.01, schedule="one_cycle")
 
@@ -92,6 +93,185 @@ def test_a_run_restored_from_bytes_ends_with_the_same_weights(schedule: str, cut
     assert first + second == reports
     for name, value in straight.model.state_dict().items():
         assert torch.equal(value, resumed.model.state_dict()[name]), name
+
+
+RECIPE = replace(
+    CONFIG,
+    optimizer="adamw",
+    decayed="matrices",
+    gradient_clip=0.05,
+    averaging=0.9,
+    derivative_weight=0.1,
+    teacher_forcing=True,
+    frame_noise=0.1,
+)
+
+
+def rollouts() -> tuple[Surrogate, Fields]:
+    """Return an untrained model of four time steps with dropout, and samples for it."""
+    torch.manual_seed(1)
+    frames = torch.randn(10, 8, 6).cumsum(-1)
+    fields = Fields(frames[..., :2], frames[..., 2:])
+    step = nn.Sequential(nn.Linear(2, 16), nn.GELU(), nn.Dropout(0.1), nn.Linear(16, 1))
+    scales = (fit_normalization("channel", part) for part in (fields.inputs, fields.targets))
+    return Surrogate(Rollout(step, 4), *scales), fields
+
+
+def begin_rollouts(config: TrainingConfig) -> tuple[TrainingState, BatchesInMemory]:
+    model, fields = rollouts()
+    batches = BatchesInMemory(fields, config.batch_of(10), permutations(10, seed=0))
+    return start_training(model, config, len(batches)), batches
+
+
+@pytest.mark.parametrize("cut", [2, 11])
+def test_a_run_of_every_setting_restored_from_bytes_ends_with_the_same_weights(cut: int) -> None:
+    straight, batches = begin_rollouts(RECIPE)
+    torch.manual_seed(7)
+    reports = list(fit(straight, batches, RECIPE, (True,)))
+
+    killed, batches = begin_rollouts(RECIPE)
+    torch.manual_seed(7)
+    loop = fit(killed, batches, RECIPE, (True,))
+    first = [next(loop) for _ in range(cut)]
+    saved = killed.to_bytes({})
+
+    torch.manual_seed(99)
+    resumed, batches = begin_rollouts(RECIPE)
+    resumed.restore(saved)
+    assert first + list(fit(resumed, batches, RECIPE, (True,))) == reports
+    for name, value in straight.model.state_dict().items():
+        assert torch.equal(value, resumed.model.state_dict()[name]), name
+    assert straight.average.keys() == resumed.average.keys()
+    for name, mean in straight.average.items():
+        assert torch.equal(mean, resumed.average[name]), name
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"gradient_clip": 1e9},
+        {"derivative_weight": 0.5},  # on points in no order
+        {"averaging": 0.9},
+        {"teacher_forcing": True},  # of a model that takes no steps
+        {"updates": 18},  # three batches in each of six epochs, as without
+    ],
+)
+def test_settings_that_have_nothing_to_do_change_no_bit(change: dict[str, float]) -> None:
+    weights = []
+    for config in (CONFIG, replace(CONFIG, **change)):
+        state, _ = begin(config)
+        batches = BatchesInMemory(problem(), config.batch_of(10), permutations(10, seed=0))
+        torch.manual_seed(7)
+        list(fit(state, batches, config))
+        weights.append(state.model.state_dict())
+    for name, value in weights[0].items():
+        assert torch.equal(value, weights[1][name]), name
+
+
+def test_adamw_takes_the_decay_off_the_weights_that_decay() -> None:
+    model = nn.Linear(1, 1)
+    with torch.no_grad():
+        model.weight.fill_(2.0)
+        model.bias.fill_(2.0)
+    config = TrainingConfig(
+        optimizer="adamw", decayed="matrices", weight_decay=0.5, learning_rate=0.1
+    )
+    state = start_training(model, config, 1)
+    model.weight.grad, model.bias.grad = torch.zeros(1, 1), torch.zeros(1)
+    state.optimizer.step()
+    assert model.weight.item() == pytest.approx(2.0 * (1 - 0.1 * 0.5))
+    assert model.bias.item() == 2.0
+
+
+def test_a_clipped_gradient_has_the_norm_of_the_limit_for_the_mean_loss() -> None:
+    state, batches = begin(replace(CONFIG, batch_size=10))
+    state.model.eval()  # without dropout
+    (batch,) = batches.epoch(0)
+    _, norm = train_step(state, batch, replace(CONFIG, gradient_clip=1e-3))
+    left = torch.stack([p.grad.norm() for p in state.model.parameters() if p.grad is not None])
+    assert norm > 1e-2
+    assert left.norm().item() == pytest.approx(10 * 1e-3, rel=1e-3)
+
+
+def test_derivatives_are_trained_on_and_not_reported() -> None:
+    plain, batches = begin(replace(CONFIG, batch_size=10))
+    sloped, _ = begin()
+    for state in (plain, sloped):
+        state.model.eval()
+    (batch,) = batches.epoch(0)
+    loss, norm = train_step(plain, batch, CONFIG)
+    same_loss, other_norm = train_step(
+        sloped, batch, replace(CONFIG, derivative_weight=1.0), (False,)
+    )
+    assert same_loss == loss
+    assert other_norm > 1.1 * norm
+
+
+def test_the_mean_of_the_weights_follows_them_and_is_given_for_a_while() -> None:
+    config = replace(CONFIG, averaging=0.5)
+    state, batches = begin(config)
+    first = state.model.model[0].weight
+    expected = first.detach().clone()
+    for n_steps, report in enumerate(
+        (r for r in fit(state, batches, config) if isinstance(r, BatchReport)), start=1
+    ):
+        kept = min(0.5, (1 + n_steps) / (10 + n_steps))
+        expected = kept * expected + (1 - kept) * first.detach()
+        assert report.batch >= 1
+    own = first.detach().clone()
+    with state.averaged():
+        torch.testing.assert_close(first.detach(), expected)
+        assert not torch.equal(first, own)
+    assert torch.equal(first, own)
+    loaded = model_weights(state.to_bytes({}))
+    torch.testing.assert_close(loaded["model.0.weight"], expected)
+
+
+def test_with_teacher_forcing_each_step_reads_true_frames() -> None:
+    model, fields = rollouts()
+    model.eval()
+    forced = model.forced(fields.inputs, fields.targets)
+    first, rest = model(fields.inputs), model(fields.inputs)
+    torch.testing.assert_close(forced[..., :1], first[..., :1])
+    assert not torch.allclose(forced[..., 1:], rest[..., 1:])
+    # The last step sees the frames before it, in the units of the targets.
+    frames = model.outputs.encode(fields.targets)
+    last = model.model.model(frames[..., 1:3])
+    decoded = model.outputs.decode(torch.cat([last] * 4, dim=-1))[..., 3]
+    torch.testing.assert_close(forced[..., 3], decoded)
+
+
+def test_noise_on_true_frames_is_a_part_of_their_size() -> None:
+    torch.manual_seed(0)
+    frames = 10 * torch.randn(4, 500, 6)
+    read: list[torch.Tensor] = []
+
+    class Reader(nn.Module):
+        def forward(self, window: torch.Tensor) -> torch.Tensor:
+            read.append(window)
+            return window[..., -1:]
+
+    rollout = Rollout(Reader(), 4)
+    rollout.forced(frames[..., :2], frames[..., 2:], 0.0)
+    rollout.forced(frames[..., :2], frames[..., 2:], 0.05)
+    assert (read[1] - read[0]).std().item() == pytest.approx(0.5, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("updates", "epochs", "n_samples", "batch_size"),
+    [(0, 6, 10, 4), (18, 6, 10, 4), (6, 6, 10, 10), (60, 6, 10, 1), (7, 3, 10, 4), (1, 6, 10, 10)],
+)
+def test_the_batch_size_follows_from_the_number_of_updates(
+    updates: int, epochs: int, n_samples: int, batch_size: int
+) -> None:
+    config = replace(CONFIG, updates=updates, epochs=epochs)
+    assert config.batch_of(n_samples) == batch_size
+    assert epochs * -(-n_samples // batch_size) >= updates
+
+
+def test_more_updates_than_samples_to_take_them_on_are_refused() -> None:
+    with pytest.raises(ValueError, match="61 updates in 6 epochs of 10 samples"):
+        replace(CONFIG, updates=61).batch_of(10)
 
 
 def test_the_step_schedule_halves_the_rate_every_hundred_epochs() -> None:
@@ -177,7 +357,17 @@ def test_batches_cover_all_samples_once_in_an_order_of_seed_and_epoch() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("epochs", 0), ("batch_size", 0), ("learning_rate", 0.0), ("weight_decay", -1.0)],
+    [
+        ("epochs", 0),
+        ("batch_size", 0),
+        ("learning_rate", 0.0),
+        ("weight_decay", -1.0),
+        ("updates", -1),
+        ("gradient_clip", -0.1),
+        ("averaging", 1.0),
+        ("derivative_weight", -0.1),
+        ("frame_noise", 0.1),  # without teacher forcing
+    ],
 )
 def test_settings_out_of_range_are_refused_by_name(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=name):
