@@ -12,9 +12,9 @@ from flows.engine.run_names import named
 from flows.engine.suite import Suite, finish_suite, link_report
 from flows.engine.tries import A_MONTH, tried_once_more
 from flows.errors import BadInput, CellsFailed
-from flows.parameters import Benchmarks, Models, Positive, Rows, Seeds, Where
+from flows.parameters import Benchmarks, Device, Models, Positive, Rows, Seeds, Where
 from flows.settings import current_settings
-from lsm_core.names import PresetName, StudyName
+from lsm_core.names import Precision, PresetName, StudyName
 from storage.errors import translated
 
 Results = list[dict[str, Any]]
@@ -42,6 +42,9 @@ def study(
     benchmarks: Benchmarks | None = None,
     official: bool = False,
     cells: Where = "here",
+    precision: Precision | None = None,
+    compile: bool = False,
+    device: Device | None = None,
 ) -> Results:
     """Run any study by its name, or some rows of it, and return what came of each cell.
 
@@ -58,14 +61,19 @@ def study(
             have is refused.
         cells: Where cells train: `here`, in processes of this run; on the `pool` of cells, each a
             run of its own; `auto` takes the pool for presets that take longer than quick.
+        precision: The numbers that products are made of: float32, tf32 or bfloat16, the latter two
+            for GPUs; none given means the preset's. Such cells have a name of their own.
+        compile: Let torch compile the models, for GPUs.
+        device: What cells train on: cpu, cuda, cuda:1 or mps; none given means LSM_DEVICE where
+            they train.
 
     """
     from flows.steps.data.given import problems_named
-    from flows.steps.training.cells import bind
+    from flows.steps.training.cells import bind, changed, computing, in_words
     from lsm_core.studies.catalogue import study_cells
     from lsm_core.studies.sections import setting_table
 
-    settings = current_settings()
+    settings, changes = current_settings(), computing(precision, compile)
     with translated(ValueError, into=BadInput):
         wanted = study_cells(
             name, preset, seeds, models, rows, problems_named(benchmarks, settings.root)
@@ -74,9 +82,10 @@ def study(
         study=name,
         preset=preset,
         official=official,
-        cells=[bind(cell.experiment) for cell in wanted],
-        names=[cell.setting for cell in wanted],
+        cells=[bind(changed(cell.experiment, changes)) for cell in wanted],
+        names=[in_words(changes, cell.setting) for cell in wanted],
         where=cells,
+        device=device,
     )
     outcomes = run_cells(suite, settings)
     finish_suite(suite, outcomes, settings, setting_table(outcomes))

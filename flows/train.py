@@ -10,7 +10,7 @@ from flows.engine.pool import cancel_cells
 from flows.engine.run_names import named
 from flows.engine.suite import Suite, finish_suite
 from flows.engine.tries import A_MONTH, tried_once_more
-from flows.parameters import Benchmarks, Models, Positive, Seeds, TrainingSetting, Where
+from flows.parameters import Benchmarks, Device, Models, Positive, Seeds, TrainingSetting, Where
 from flows.settings import current_settings
 from lsm_core.names import PresetName
 
@@ -39,6 +39,7 @@ def train(
     frozen: list[str] | None = None,
     official: bool = False,
     cells: Where = "here",
+    device: Device | None = None,
 ) -> list[dict[str, Any]]:
     """Train models on benchmarks, one at a time here, or all at once on the pool of cells.
 
@@ -60,6 +61,8 @@ def train(
             source that is a problem. LSM_MIRRORS is asked before their addresses.
         cells: Where runs train: `here`, in processes of this run; on the `pool` of cells, each a
             run of its own; `auto` takes the pool for presets that take longer than quick.
+        device: What runs train on: cpu, cuda, cuda:1 or mps; none given means LSM_DEVICE where they
+            train.
 
     """
     from flows.steps.data.given import given_names, problem_named, problems_named
@@ -82,6 +85,7 @@ def train(
         at_once=1,
         n_threads=threads,
         n_ranks=ranks,
+        device=device,
     )
     outcomes = run_cells(suite, settings)
     finish_suite(suite, outcomes, settings, with_report=False)

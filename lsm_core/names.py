@@ -57,6 +57,9 @@ StudyName = Literal[
     "burgers-settings",
 ]
 
+Precision = Literal["float32", "tf32", "bfloat16"]
+"""The numbers that products and convolutions are made of; the latter two are for GPUs."""
+
 Scheme = Literal["none", "pointwise", "channel", "box"]
 """How fields are normalised: not, by the statistics of every point, by those of a channel, or by
 the range of a channel, which brings positions into the unit cube."""

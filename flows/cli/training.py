@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 from typing import TYPE_CHECKING, Any, get_args
 
 from flows.cli.results import result_table, show_where
@@ -32,6 +33,7 @@ def train(options: argparse.Namespace) -> None:
             training=_changes(options),
             frozen=options.freeze,
             official=options.official,
+            device=_device(options),
         )
     show(options, results, result_table(results))
 
@@ -45,7 +47,7 @@ def _train_as_rank(options: argparse.Namespace) -> None:
     from flows.steps.data.official import converted_plan
     from flows.steps.training.cells import chosen_cell, on_official_data, plans_of
     from flows.steps.training.run import train
-    from flows.steps.training.workplace import workplace
+    from flows.steps.training.workplace import Slot, workplace
 
     settings = current_settings()
     cell = chosen_cell(
@@ -64,13 +66,16 @@ def _train_as_rank(options: argparse.Namespace) -> None:
         cell = on_official_data(cell, plans)
     dataset = location_of(cell.data, settings.root).url
     threads = max(1, settings.n_workers // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
-    place = workplace(settings, dataset, study="train", n_threads=threads)
+    slot = Slot(_device(options) or settings.device)
+    place = workplace(settings, dataset, study="train", n_threads=threads, slot=slot)
     with show_progress():
         progress = current_progress()
         result = train(
             cell,
             place,
-            lambda message: progress.update("train", message["done"], message["total"]),
+            lambda message: progress.update(
+                "train", message["done"], message["total"], message["note"]
+            ),
         )
     if os.environ.get("RANK", "0") == "0":
         results = [result.to_plain()]
@@ -83,6 +88,16 @@ def _changes(options: argparse.Namespace) -> dict[Any, Any]:
 
     given = vars(options)
     return {name: given[name] for name in get_args(TrainingSetting) if given.get(name) is not None}
+
+
+def _device(options: argparse.Namespace) -> str | None:
+    """Return the device that is asked for, None for that of the settings; BadInput for no name."""
+    from flows.errors import BadInput
+    from flows.parameters import DEVICES
+
+    if options.device is not None and not re.match(DEVICES, options.device):
+        raise BadInput(f"--device is auto, cpu, cuda, cuda:1 or mps, not {options.device!r}")
+    return str(options.device) if options.device else None
 
 
 def benchmark(options: argparse.Namespace) -> None:
@@ -100,7 +115,16 @@ def benchmark(options: argparse.Namespace) -> None:
         with session(trains=True):
             from flows.benchmark import lsm
 
-            outcome = lsm(options.preset, benchmarks, models, options.seeds, options.official)
+            outcome = lsm(
+                options.preset,
+                benchmarks,
+                models,
+                options.seeds,
+                options.official,
+                precision=options.precision,
+                compile=bool(options.compile),
+                device=_device(options),
+            )
     show(options, outcome, result_table(outcome["results"]))
     show_where(options, settings, outcome["report"], suite)
 
@@ -112,10 +136,12 @@ def _settled(
     if not (settings.root / "settled" / f"{suite}.json").exists():
         return None  # before anything is imported that takes seconds
     from flows.steps.reports.settled import settled_results
-    from flows.steps.training.cells import benchmark_cells
+    from flows.steps.training.cells import benchmark_cells, computing
     from storage.tracking.store import open_tracking
 
-    cells = benchmark_cells(options.preset, benchmarks, models, options.seeds or [0])
+    changes = computing(options.precision, bool(options.compile))
+    seeds = options.seeds or [0]
+    cells = benchmark_cells(options.preset, benchmarks, models, seeds, changes)
     tracking = open_tracking(settings.tracking_uri, settings.root)
     results = settled_results(settings.root, tracking, suite, cells)
     if results is None:
@@ -148,6 +174,9 @@ def study(options: argparse.Namespace) -> None:
             options.rows,
             options.benchmarks,
             options.official,
+            precision=options.precision,
+            compile=bool(options.compile),
+            device=_device(options),
         )
     table = setting_table([outcome_from_plain(result) for result in results])
     show(options, results, table.markdown())
@@ -162,6 +191,13 @@ def _efficiency(options: argparse.Namespace) -> None:
 
     if options.official:
         raise BadInput("the study efficiency needs no data; leave out --official")
+    if options.precision or options.compile:
+        raise BadInput("the study efficiency measures plain float32; leave out what changes that")
+    if options.estimate:
+        _estimate(options)
+        return
+    if device := _device(options):
+        os.environ["LSM_DEVICE"] = device
     with session():
         from flows.studies import efficiency
         from lsm_core.reporting.efficiency import Cost, efficiency_table
@@ -169,3 +205,15 @@ def _efficiency(options: argparse.Namespace) -> None:
         costs = efficiency(options.models, options.sizes)
     known = [Cost.from_plain(cost) for cost in costs]
     show(options, costs, efficiency_table(known))
+
+
+def _estimate(options: argparse.Namespace) -> None:
+    """Show what steps would cost on GPUs that are not here; needs no server and keeps nothing."""
+    from flows.engine.progress import current_progress, show_progress
+    from flows.steps.reports.efficiency import estimate_efficiency
+    from lsm_core.reporting.estimates import estimate_table
+
+    with show_progress():
+        costs = estimate_efficiency(options.models, options.sizes, current_progress())
+    table = estimate_table(costs)
+    show(options, [cost.to_plain() for cost in costs], f"{table.text()}\n\n{table.caption}")

@@ -146,6 +146,7 @@ class Pool:
                 "setting": setting,
                 # The very object that its task returned: Prefect draws the line by that.
                 "data": self._schedule.places[cell.dataset],
+                "device": self._suite.device,
             },
             flow_run_name=cell_name(cell, setting),
             tags=[cell_tag(cell), cell.benchmark.name, cell.model_name, self._suite.name],

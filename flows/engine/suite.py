@@ -45,6 +45,8 @@ class Suite:
     n_threads: int | None = None
     """Of each cell; an equal part of the workers if it is not said."""
     n_ranks: int = 1
+    device: str | None = None
+    """What cells train on; what the settings say where they train if it is not said here."""
     where: Where = "here"
 
     @property

@@ -57,23 +57,27 @@ def sample_errors(
     """
     found: dict[str, list[Tensor]] = {}
     for part in parts:
-        predicted = predict(model, part.inputs, batch_size, statistics)
-        difference = linalg.vector_norm((predicted - part.targets).flatten(1), dim=1)
-        found.setdefault("difference", []).append(difference)
-        found.setdefault("target", []).append(linalg.vector_norm(part.targets.flatten(1), dim=1))
-        found.setdefault("largest", []).append(largest_error(predicted, part.targets))
+        predicted = predict(model, part.inputs, batch_size, statistics, part.weights)
+        target, wrong = part.targets, predicted - part.targets
+        if part.weights is not None:
+            there = (part.weights > 0).unsqueeze(-1)
+            largest = wrong.where(there, 0).flatten(1).abs().amax(1)
+            target, wrong = (_weighted(each, part.weights) for each in (target, wrong))
+        else:
+            largest = largest_error(predicted, part.targets)
+        found.setdefault("difference", []).append(linalg.vector_norm(wrong.flatten(1), dim=1))
+        found.setdefault("target", []).append(linalg.vector_norm(target.flatten(1), dim=1))
+        found.setdefault("largest", []).append(largest)
     return {name: torch.cat(values).double() for name, values in found.items()}
 
 
-def chosen_inputs(
-    parts: Iterable[Fields], samples: Sequence[int]
-) -> Iterator[Float[Tensor, "1 *space n_inputs"]]:
-    """Yield the inputs of some samples by their numbers over all parts, in the order asked for."""
+def chosen_samples(parts: Iterable[Fields], samples: Sequence[int]) -> Iterator[Fields]:
+    """Yield some samples, each alone, by their numbers over all parts, in the order asked for."""
     found, first = {}, 0
     for part in parts:
         for sample in samples:
             if first <= sample < first + len(part):
-                found[sample] = part.inputs[sample - first : sample - first + 1]
+                found[sample] = part[sample - first : sample - first + 1]
         first += len(part)
     yield from (found[sample] for sample in samples)
 

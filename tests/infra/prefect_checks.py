@@ -114,7 +114,9 @@ def _names_of_states() -> set[str]:
     from prefect.client.schemas.objects import StateType
 
     types = {state.value.capitalize() for state in StateType}
-    return types | ({"Suspended"} & set(vars(states)))
+    # Each of the others is made by a function of its own name.
+    others = {"Suspended", "AwaitingRetry", "AwaitingConcurrencySlot"}
+    return types | (others & set(vars(states)))
 
 
 def _unknown_errors(trigger: dict[str, Any]) -> list[str]:

@@ -15,6 +15,7 @@ from typing import Any
 from mlflow.entities import Metric
 
 from flows.steps.results import FAILURE, begun_in, kept_traceback, result_in, saved_history
+from lsm_core.reporting.task import task_of
 from lsm_core.result import Begun, Epoch, Outcome, Result, marked
 from storage.location import Location
 from storage.runs.checkpoints import Checkpoints
@@ -109,6 +110,7 @@ def milliseconds(moment: str) -> int:
 def _record(run: Outcome, kept: Begun | Result, suites: Collection[str]) -> RunRecord:
     """Return what is known of a run from its first day: by what it is found and grouped."""
     name = f"{run.benchmark} {run.model}{run.setting and ', '}{run.setting}"
+    task = task_of(kept)
     device = kept.device if isinstance(kept, Begun) else str(kept.environment.get("device", ""))
     return RunRecord(
         identity=run.identity,
@@ -125,6 +127,8 @@ def _record(run: Outcome, kept: Begun | Result, suites: Collection[str]) -> RunR
             "protocol": run.protocol,
             "dataset": kept.dataset.digest,
             "origin": run.origin,
+            "task": task.id,
+            "division": task.division,
             "code": kept.code,
             **({"source": run.source} if run.source else {}),
             **({"device": device} if device else {}),

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from lsm_core.evaluation.evaluate import Breakdown, evaluate, relative_l2
+from lsm_core.evaluation.evaluate import Breakdown, evaluate, relative_l2, sample_errors
 from lsm_core.surrogates.normalization import MARGIN, Moments, normalization
 from lsm_core.surrogates.surrogate import Surrogate
 from lsm_core.training.batches import BatchesInMemory, Fields, permutations
@@ -56,6 +56,15 @@ def test_scales_losses_and_errors_are_those_without_them() -> None:
     assert torch.allclose(*map(torch.tensor, curves))
     assert errors[0].keys() == errors[1].keys()
     assert torch.allclose(*(torch.tensor(list(each.values())) for each in errors), rtol=1e-5)
+
+
+def test_what_is_kept_of_samples_is_that_without_them() -> None:
+    one, other = (
+        sample_errors(surrogate(fields), [fields.to(torch.device("cpu"))], 4)
+        for fields in whole_and_lengthened()
+    )
+    for name, values in one.items():
+        assert torch.allclose(values, other[name], rtol=1e-5), name
 
 
 def test_weights_are_those_of_an_integral() -> None:
