@@ -12,6 +12,7 @@ from flows.steps.data.file_arrays import files_of
 from flows.steps.data.given import given_names, given_plan, problem_named
 from flows.steps.data.guessing import Wishes, guessed
 from flows.steps.data.ingestion import Ingestion, keep_problem, plan_ingestion
+from flows.steps.data.unused import unused
 from flows.steps.training.fields import part_of, split_fields
 from lsm_core.benchmarks.given import WEIGHT
 from lsm_core.experiments.presets import experiment
@@ -203,3 +204,10 @@ def test_given_samples_keep_their_plan(tmp_path: Path) -> None:
     plan = given_plan("mine", Location.parse(str(tmp_path / "store")))
     assert plan.dataset == job.location.name
     assert plan.recipe == job.schema.recipe
+
+
+def test_what_was_brought_is_never_freed_for_want_of_a_run(tmp_path: Path) -> None:
+    job = ingested(tmp_path, grids(tmp_path / "f.npz"), inputs=("a",))
+    root = Location.parse(str(tmp_path / "store"))
+    found = unused(root, f"sqlite:///{tmp_path}/mlflow.db")
+    assert job.location not in [each.place for each in found]
