@@ -29,7 +29,10 @@ BODIES = {
 OTHER_BODIES = {
     name: config
     for name, config in SMALL.items()
-    if name not in BODIES and not MODELS[name].needs_history and not MODELS[name].takes_points
+    if name not in BODIES
+    and not MODELS[name].needs_history
+    and not MODELS[name].takes_points
+    and not MODELS[name].is_fitted
 }
 
 
