@@ -86,6 +86,9 @@ def test_points_that_differ_in_number_get_weights(tmp_path: Path) -> None:
     for place, weight in zip(job.order, dataset.arrays([WEIGHT])[WEIGHT][...], strict=True):
         assert (weight > 0).sum() == 10 + place.file
         assert (weight[: 10 + place.file] > 0).all()
+    root = Location.parse(str(tmp_path / "store"))
+    with pytest.raises(ValueError, match="ridge needs the same points in every sample"):
+        experiment("smoke", problem_named("mine", root), "ridge")
     fields = split_fields(dataset, job.problem, TrainingConfig(batch_size=4), 0, 2**20)
     batch = next(fields.batches.epoch(0))
     assert batch.weights is not None
