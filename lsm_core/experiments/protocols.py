@@ -87,7 +87,7 @@ class Protocol:
 
     @property
     def differs_in_points(self) -> bool:
-        """Return whether samples may differ in their number of points, or points in their weight."""
+        """Return whether samples differ in their number of points, or points in weight."""
         problem = self.published.benchmark
         return isinstance(problem, GivenProblem) and problem.has_weight
 

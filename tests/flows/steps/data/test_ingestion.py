@@ -190,6 +190,13 @@ def test_units_that_disagree_and_files_that_lack_a_variable_are_said(tmp_path: P
         ingested(tmp_path, folder, targets=("p",))
 
 
+def test_a_number_for_a_whole_sample_is_no_target_yet(tmp_path: Path) -> None:
+    np.savez(tmp_path / "f.npz", a=RANDOM.random((6, 5)), drag=RANDOM.random(6))
+    axes = {"a": ("sample", "x"), "drag": ("sample",)}
+    with pytest.raises(BadInput, match="drag has no values at points"):
+        ingested(tmp_path, tmp_path / "f.npz", inputs=("a",), targets=("drag",), axes=axes)
+
+
 def test_what_cannot_be_guessed_is_asked_for_with_what_there_is(tmp_path: Path) -> None:
     np.savez(tmp_path / "f.npz", one=RANDOM.random((6, 5)), two=RANDOM.random((6, 5)))
     with pytest.raises(BadInput, match=r"say what is to be predicted by --targets.*one 6x5"):
