@@ -341,7 +341,7 @@ def _freed(benchmark: ProblemName, settings: Settings) -> list[str]:
     found = unused(settings.root, settings.tracking_uri, benchmark, retrained_only=True)
     freed = free(found, settings.root, settings.tracking_uri)
     n_bytes = sum(each.n_bytes for each in freed)
-    return [f"freed {len(freed)} things, {n_bytes / 1e6:.1f} MB"] if freed else []
+    return [f"{n_bytes / 1e6:.1f} MB of retired models freed"] if freed else []
 
 
 def _told(
