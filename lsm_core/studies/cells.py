@@ -137,11 +137,12 @@ def darcy_zero_shot(preset: PresetName, seed: int, *, models: Sequence[ModelName
     made = []
     for model in models:
         base = experiment(preset, "darcy", model, seed)
-        scales = {"input_normalization": "channel", "target_normalization": "channel"}
         coarse = replace(
             base,
             data=_with_stride(base.data, n_cells, trained_at),
-            training=replace(base.training, **scales),
+            training=replace(
+                base.training, input_normalization="channel", target_normalization="channel"
+            ),
         )
         trained = f"{model} trained at {coarse.benchmark.shape.space[0]}"
         made.append(Cell(trained, coarse))
