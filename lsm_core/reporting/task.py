@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from lsm_core.result import Begun, Result
+from lsm_core.result import Begun, Result, marked
 
 Division = Literal["published", "modern"]
 DIVISIONS: dict[Division, str] = {
@@ -40,6 +40,12 @@ class Task:
         plain = {**vars(self), "metric": METRIC}
         text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    @property
+    def title(self) -> str:
+        """Return what it is called on a page."""
+        grid = marked("×".join(map(str, self.resolution)), self.origin)
+        return f"{self.benchmark} ({grid}), preset {self.preset}, division {self.division}"
 
     @property
     def name(self) -> str:

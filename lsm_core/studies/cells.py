@@ -8,7 +8,7 @@ from lsm_core.benchmarks.darcy import Darcy
 from lsm_core.experiments.experiment import Experiment, Start
 from lsm_core.experiments.plans import DataPlan
 from lsm_core.experiments.presets import experiment
-from lsm_core.experiments.protocols import PROTOCOLS
+from lsm_core.experiments.protocols import PROTOCOLS, Problem
 from lsm_core.models.fno import FnoConfig
 from lsm_core.models.lsm import LsmConfig, release_form, smooth_form
 from lsm_core.models.lsm_ablations import ablations, component_ablations, sweeps
@@ -57,7 +57,7 @@ def same_from_each_seed(
     seed: int,
     *,
     models: Sequence[ModelName],
-    benchmarks: Sequence[BenchmarkName] | None = None,
+    benchmarks: Sequence[Problem] | None = None,
 ) -> list[Cell]:
     """Return cells of the main table, on all benchmarks if none are named.
 
@@ -164,7 +164,7 @@ def _with_stride(plan: DataPlan, n_cells: int, stride: int) -> DataPlan:
 
 
 def paper_ablations(
-    preset: PresetName, seed: int, *, benchmarks: Sequence[BenchmarkName] | None = None
+    preset: PresetName, seed: int, *, benchmarks: Sequence[Problem] | None = None
 ) -> list[Cell]:
     """Return the rows of the ablation tables, each on the problems for which the paper has it.
 
@@ -216,7 +216,7 @@ def pipe_to_airfoil(preset: PresetName, seed: int, *, models: Sequence[ModelName
 
 def _lsm_variants(
     preset: PresetName,
-    benchmark: BenchmarkName,
+    benchmark: Problem,
     seed: int,
     variants: Callable[[LsmConfig], dict[str, LsmConfig]],
 ) -> list[Cell]:
