@@ -69,8 +69,8 @@ def from_released(state: Mapping[str, Any], settings: ReleasedSettings) -> nn.Mo
     """Return our model carrying a released state dict, given as names to arrays.
 
     A state with a deformation network is one of a point cloud: its inputs are positions followed
-    by the code of the shape, and the settings' space is the latent grid: the released one if they do
-    not say it, whatever the patches that it is cut into.
+    by the code of the shape, and the settings' space is the latent grid: the released one if they
+    do not say it, whatever the patches that it is cut into.
     """
     is_cloud = any(name.startswith(DEFORMATION) for name in state)
     if is_cloud and settings.space is None:

@@ -6,6 +6,7 @@ from math import isfinite
 from statistics import fmean, stdev
 from typing import TypeVar
 
+from lsm_core.names import MODEL_TITLES
 from lsm_core.reporting.published_results import published_for
 from lsm_core.result import Outcome, Result, marked
 
@@ -100,7 +101,8 @@ def row_name(outcome: Outcome) -> str:
     """
     model, setting = outcome.model, outcome.setting
     setting = setting.removeprefix(model).strip() if setting else start_and_data(outcome)
-    return f"{model} ({setting})" if setting else model
+    title = MODEL_TITLES.get(model, model)  # type: ignore[call-overload]
+    return f"{title} ({setting})" if setting else title
 
 
 def start_and_data(outcome: Outcome) -> str:
