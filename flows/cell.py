@@ -42,6 +42,7 @@ def cell(
     """
     from flows.steps.data.datasets import location_of
     from flows.steps.training.cells import kept_cell
+    from flows.steps.training.devices import slots
     from flows.steps.training.isolation import prepare_isolation
     from flows.steps.training.workplace import workplace
 
@@ -54,6 +55,7 @@ def cell(
         study=study,
         n_threads=settings.n_workers,
         setting=setting,
+        slot=slots(settings.device, 1, settings.n_workers)[0],
     )
     result = None
     while result is None:

@@ -43,6 +43,7 @@ class Settings:
     LSM_MLFLOW_PAGES     MLflow's address in a browser; the tracking server's, or the stack's
     LSM_DEVICE           what to train on: cpu, cuda or mps; a GPU if there is one
     LSM_GPUS             GPUs of the stack's workers, as 0,1,2 or none; those that nvidia-smi lists
+    LSM_RUNS_PER_GPU     cells that train on a GPU at once; 1
     LSM_CELL_POOL_TYPE   what the pool of cells is made of: process, kubernetes, ...; process
     LSM_MEMORY           MiB of training samples that a run may hold; larger sets are read as used
     """
@@ -59,6 +60,7 @@ class Settings:
     database: str | None = None
     mlflow_pages: str | None = None
     gpus: str | None = None
+    runs_per_gpu: int = 1
     cell_pool_type: str = "process"
 
     @classmethod
@@ -83,6 +85,7 @@ class Settings:
             device=os.environ.get("LSM_DEVICE") or "auto",
             memory=_positive("LSM_MEMORY", DEFAULT_MEMORY) * 2**20,
             gpus=os.environ.get("LSM_GPUS") or os.environ.get("CUDA_VISIBLE_DEVICES") or None,
+            runs_per_gpu=_positive("LSM_RUNS_PER_GPU", 1),
             cell_pool_type=os.environ.get("LSM_CELL_POOL_TYPE") or "process",
         )
 

@@ -29,6 +29,9 @@ ModelName = Literal[
     "htnet",
     "ffno",
     "kno",
+    "transolver",
+    "lno",
+    "flare",
 ]
 """A model's name is that of its file in `lsm_core/models`."""
 

@@ -107,6 +107,8 @@ class Begun(Outcome):
     settings: Mapping[str, Any]
     started: int
     """In milliseconds since 1970."""
+    device: str = ""
+    """What it was begun on; older runs do not say."""
 
 
 @dataclass(frozen=True, kw_only=True)

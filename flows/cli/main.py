@@ -182,18 +182,22 @@ def _add_results(verbs: Verbs) -> None:
 
 def _add_models(verbs: Verbs) -> None:
     predict = _add(verbs, "predict", models.predict)
-    predict.add_argument("model", help="identity of a run, lsm-NAME@champion, or a model folder")
+    predict.add_argument("model", help="identity of a run, pde-NAME@champion, or a model folder")
     predict.add_argument("input", type=Path, help=".zarr, .nc, .npz or .mat file with the inputs")
     predict.add_argument("--out", type=Path, required=True, help="file for the predictions")
     predict.add_argument("--plot", type=Path, metavar="FILE.svg")
     predict.add_argument("--vtk", type=Path, metavar="FILE.vtk")
     registry = _add(verbs, "registry", models.registry)
-    registry.add_argument("action", choices=("list", "add", "promote", "import"))
+    registry.add_argument(
+        "action", choices=("list", "add", "history", "promote", "rollback", "import")
+    )
     registry.add_argument(
         "what",
         nargs="?",
-        help="a run's identity to add, lsm-NAME/VERSION to promote, a released file to import",
+        help="a run's identity to add, pde-NAME/VERSION to promote, a problem to roll back or to "
+        "tell the history of, a released file to import",
     )
+    registry.add_argument("--why", help="the reason to promote or roll back, which is kept")
     registry.add_argument("--alias", choices=("champion", "challenger"), help="of what is added")
     registry.add_argument("--benchmark", choices=BENCHMARKS, help="of a released file")
     registry.add_argument("--name", help="what to call a released file; its own name otherwise")

@@ -43,15 +43,42 @@ def registry(options: argparse.Namespace) -> None:
     if options.action == "import":
         _import_released(settings, options)
         return
-    from flows.steps.models.registration import promote, register_run
-
+    place = settings.root, settings.tracking_uri
+    if options.action == "history":
+        _show_history(settings, options)
+        return
     if options.action == "add":
-        version = register_run(options.what, settings.root, settings.tracking_uri, options.alias)
+        from flows.steps.models.registration import register_run
+
+        version = register_run(options.what, *place, options.alias)
     else:
-        version = promote(options.what, settings.root, settings.tracking_uri)
+        from flows.steps.models.champions import promote, rollback
+
+        if not options.why:
+            raise BadInput(f"say with --why for what reason you {options.action}; it is kept")
+        change = {"promote": promote, "rollback": rollback}[options.action]
+        version = change(options.what, options.why, *place)
     plain = version.to_plain()
     shown = f"{version.name}/{version.number} {', '.join(plain['aliases'])}".rstrip()
     show(options, plain, shown)
+
+
+def _show_history(settings: "Settings", options: argparse.Namespace) -> None:
+    """Print what was decided on the champions of a problem, a line each, oldest first."""
+    from datetime import UTC, datetime
+
+    from flows.steps.models.champions import champion_history
+
+    found = champion_history(options.what, settings.root, settings.tracking_uri)
+    lines = []
+    for turn in found:
+        moment = datetime.fromtimestamp(turn.at / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
+        champion = f"{turn.before or '-'} -> {turn.after or '-'}"
+        if turn.before == turn.after:
+            champion = f"{turn.after or '-'}, not {turn.challenger}"
+        lines.append(f"{moment}  {turn.league:<15} {turn.verdict:<13} {champion:<12} {turn.reason}")
+    none = f"nothing was decided on {options.what} yet"
+    show(options, [turn.to_plain() for turn in found], "\n".join(lines) or none)
 
 
 def _list_registered(settings: "Settings", options: argparse.Namespace) -> None:

@@ -14,6 +14,7 @@ from flows.settings import Settings
 from storage.errors import LeaseLost
 
 if TYPE_CHECKING:
+    from flows.steps.training.workplace import Slot
     from lsm_core.experiments.experiment import BoundExperiment
 
 
@@ -35,11 +36,19 @@ class Here:
 
         self._suite, self._settings, self._names = suite, settings, names
         self._schedule, self._events = schedule, events
-        self._free = deque(slots(settings.device, len(schedule.cells), settings.n_workers))
-        while suite.at_once is not None and len(self._free) > suite.at_once:
-            self._free.pop()
-        self._threads = suite.n_threads or max(1, settings.n_workers // len(self._free))
-        self._running: dict[PrefectFuture[Any], tuple[BoundExperiment, str]] = {}
+        n_cells = len(schedule.cells)
+        self._free = deque(
+            slots(
+                settings.device,
+                n_cells if suite.at_once is None else min(n_cells, suite.at_once),
+                settings.n_workers,
+                n_ranks=suite.n_ranks,
+                runs_per_gpu=settings.runs_per_gpu,
+            )
+        )
+        shared = (suite.n_threads or settings.n_workers // len(self._free)) // suite.n_ranks
+        self._threads = max(1, shared)
+        self._running: dict[PrefectFuture[Any], tuple[BoundExperiment, Slot]] = {}
         self._elsewhere: deque[BoundExperiment] = deque()
         self._stop = Event()
 
@@ -64,26 +73,26 @@ class Here:
     def _submit(self, cell: "BoundExperiment", *, wait: bool) -> None:
         from flows.steps.training.workplace import workplace
 
-        device, setting = self._free.popleft(), self._names.get(cell.identity, "")
+        slot, setting = self._free.popleft(), self._names.get(cell.identity, "")
         place = workplace(
             self._settings,
             self._schedule.places[cell.dataset],
             study=self._suite.study,
             n_threads=self._threads,
             setting=setting,
-            device=device,
+            slot=slot,
         )
         name = cell_name(cell, setting)
         future = train_cell.submit(name, cell, place, self._suite.n_ranks, self._stop, wait)
-        self._running[future] = cell, device
+        self._running[future] = cell, slot
         future.add_done_callback(self._events.put)
 
     def ended(self, event: Any) -> "list[tuple[BoundExperiment, Any]]":
         """Return what has ended with an event: a cell, with its result or error."""
         if event not in self._running:
             return []
-        cell, device = self._running.pop(event)
-        self._free.append(device)
+        cell, slot = self._running.pop(event)
+        self._free.append(slot)
         outcome = outcome_of(event)
         if outcome is None or isinstance(outcome, LeaseLost):
             self._elsewhere.append(cell)

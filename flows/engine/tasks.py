@@ -183,7 +183,8 @@ def train_cell(
     if result := stored_result(place.root, cell.identity):
         return result
     progress, title = current_progress(), f"train {name}"
-    progress.update(title, 0, cell.training.epochs)
+    threads = f"{place.n_threads} thread{'' if place.n_threads == 1 else 's'}"
+    progress.update(title, 0, cell.training.epochs, f"on {place.slot}, {threads}")
     tell_that_it_waits = partial(progress.update, title, 0, cell.training.epochs, "another has it")
     leases = Leases(place.root / "claims")
     with ExitStack() as held:
@@ -203,10 +204,16 @@ def train_cell(
                 raise LeaseLost(f"another machine has taken over to {title}; nothing is lost")
             if stop.is_set():
                 raise LeaseLost(f"the run that asked to {title} has ended; nothing is lost")
-            note = f"relative L2 {message['error']:.4f}"
-            progress.update(title, message["done"], message["total"], note)
+            progress.update(title, message["done"], message["total"], message["note"])
 
-        run_isolated(train, cell, place, report=report, n_ranks=n_ranks)
+        run_isolated(
+            train,
+            cell,
+            place,
+            report=report,
+            n_ranks=n_ranks,
+            environment=place.slot.environment,
+        )
     result = stored_result(place.root, cell.identity)
     assert result is not None  # training ends with it
     return result

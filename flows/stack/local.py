@@ -102,9 +102,10 @@ def cell_workers(settings: Settings) -> list[tuple[str, int, dict[str, str]]]:
     gpus = listed_gpus(settings)
     if not gpus:
         return [(f"{WORKER}-cells", settings.n_workers, {"LSM_WORKERS": "1"})]
-    threads = str(max(1, settings.n_workers // len(gpus)))
+    at_once = settings.runs_per_gpu
+    threads = str(max(1, settings.n_workers // (len(gpus) * at_once)))
     return [
-        (f"{WORKER}-gpu-{gpu}", 1, {"CUDA_VISIBLE_DEVICES": gpu, "LSM_WORKERS": threads})
+        (f"{WORKER}-gpu-{gpu}", at_once, {"CUDA_VISIBLE_DEVICES": gpu, "LSM_WORKERS": threads})
         for gpu in gpus
     ]
 

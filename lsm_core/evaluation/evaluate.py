@@ -1,6 +1,6 @@
 """How far predictions are from their targets, on samples that a model was not trained on."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -38,6 +38,40 @@ def relative_errors(
     everything = {number: errors for some in gathered(own) for number, errors in some.items()}
     ordered = [everything[number] for number in sorted(everything)]
     return torch.cat(ordered) if ordered else torch.empty(0)
+
+
+def sample_errors(
+    model: nn.Module,
+    parts: Iterable[Fields],
+    batch_size: int,
+    statistics: Statistics = "running",
+) -> dict[str, Float[Tensor, " samples"]]:
+    """Return what is kept of every sample, from which its errors can be computed again.
+
+    `difference` and `target` are the norms whose ratio is the relative L2 error, `largest` is the
+    largest absolute error. No samples, no entries.
+    """
+    found: dict[str, list[Tensor]] = {}
+    for part in parts:
+        predicted = predict(model, part.inputs, batch_size, statistics)
+        difference = linalg.vector_norm((predicted - part.targets).flatten(1), dim=1)
+        found.setdefault("difference", []).append(difference)
+        found.setdefault("target", []).append(linalg.vector_norm(part.targets.flatten(1), dim=1))
+        found.setdefault("largest", []).append(largest_error(predicted, part.targets))
+    return {name: torch.cat(values).double() for name, values in found.items()}
+
+
+def chosen_inputs(
+    parts: Iterable[Fields], samples: Sequence[int]
+) -> Iterator[Float[Tensor, "1 *space n_inputs"]]:
+    """Yield the inputs of some samples by their numbers over all parts, in the order asked for."""
+    found, first = {}, 0
+    for part in parts:
+        for sample in samples:
+            if first <= sample < first + len(part):
+                found[sample] = part.inputs[sample - first : sample - first + 1]
+        first += len(part)
+    yield from (found[sample] for sample in samples)
 
 
 def evaluate(

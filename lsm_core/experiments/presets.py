@@ -31,15 +31,24 @@ def experiment(
         data=data_plan(preset, benchmark),
         model_name=model,
         model=model_config(preset, benchmark, model),
-        training=training_config(preset, benchmark),
+        training=_training_of(preset, benchmark, model),
         seed=seed,
     )
+
+
+def _training_of(preset: PresetName, benchmark: BenchmarkName, model: ModelName) -> TrainingConfig:
+    """Return how a preset trains a model: all in one way, but for what the model cannot bear."""
+    config = training_config(preset, benchmark)
+    if MODELS[model].decays or preset in ("paper", "release"):
+        return config
+    return replace(config, weight_decay=0.0)
 
 
 def applies(benchmark: BenchmarkName, model: ModelName) -> bool:
     """Return whether a model is made for a benchmark.
 
-    Models of time steps need a history; all others take any grid, and points through a latent one.
+    Models of time steps need a history; all others take any grid, and points as they are or through
+    a latent grid.
     """
     return not MODELS[model].needs_history or PROTOCOLS[benchmark].steps_through_time
 
@@ -70,9 +79,11 @@ def model_config(preset: PresetName, benchmark: BenchmarkName, model: ModelName)
             steps_through_time=protocol.steps_through_time,
             quick_modes=protocol.quick_modes,
             released_width=protocol.released_width,
+            is_scattered=protocol.is_scattered,
+            has_mesh=protocol.has_mesh,
         )
     )
-    if not protocol.is_scattered:
+    if entry.takes_points or not protocol.is_scattered:
         return config
     points = PointCloudConfig(body=config, n_features=n_features)
     return replace(points, latent_shape=(32, 32), n_modes=10) if small else points

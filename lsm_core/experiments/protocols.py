@@ -59,6 +59,8 @@ class Protocol:
     """Learning rate that the released script starts at."""
     released_width: int = 32
     """First width of LSM in the released script."""
+    has_mesh: bool = False
+    """Whether the input is the positions of the nodes of a mesh."""
 
     @property
     def plans(self) -> Mapping[PresetName, DataPlan]:
@@ -197,11 +199,13 @@ PROTOCOLS: dict[BenchmarkName, Protocol] = {
         # The mesh reaches so far that the shape is invisible beside it: without scales of its own
         # at each point no model gets below the error of the mean in a short training.
         scaled_small=("pointwise", "pointwise"),
+        has_mesh=True,
     ),
     "pipe": Protocol(
         smoke=_slow(Pipe(n_elements=8), 12, 2, 4),
         quick=_slow(Pipe(n_elements=32), 160, 16, 20),
         published=_slow(Pipe(), 1000, 100, 200),
         released_width=48,
+        has_mesh=True,
     ),
 }

@@ -3,7 +3,7 @@
 A run's identity holds the hash of this module and of those that it imports.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 
 import torch
@@ -14,9 +14,11 @@ from torch import Tensor, nn
 from lsm_core.benchmarks.benchmark import Benchmark
 from lsm_core.evaluation.evaluate import (
     Breakdown,
+    chosen_inputs,
     error_of_the_mean,
     evaluate,
     relative_errors,
+    sample_errors,
 )
 from lsm_core.experiments.experiment import Experiment
 from lsm_core.layers.ranks import n_ranks, rank
@@ -137,6 +139,22 @@ class Trial:
     def predict_first(self, n_samples: int) -> Float[Tensor, "samples *space n_outputs"]:
         """Return predictions for the first test samples."""
         inputs = next(iter(self.fields.parts["test"])).inputs[:n_samples]
+        return predict(self.surrogate, inputs, self._evaluation_batch, self.config.test_statistics)
+
+    def sample_errors(self, split: str) -> dict[str, Float[Tensor, " samples"]]:
+        """Return what the error of every sample of a split is made of, by name."""
+        return sample_errors(
+            self.surrogate,
+            self.fields.parts[split],
+            self._evaluation_batch,
+            self.config.test_statistics,
+        )
+
+    def predict_samples(
+        self, split: str, samples: Sequence[int]
+    ) -> Float[Tensor, "chosen *space n_outputs"]:
+        """Return predictions for some samples of a split, by their numbers."""
+        inputs = torch.cat(list(chosen_inputs(self.fields.parts[split], samples)))
         return predict(self.surrogate, inputs, self._evaluation_batch, self.config.test_statistics)
 
     def figures(self, split: str) -> dict[str, float]:

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from torch import nn
 
+from lsm_core.layers.positions import PositionConfig, PositionKind
 from lsm_core.names import PresetName
 
 Config = TypeVar("Config")
@@ -24,6 +25,23 @@ class Task:
     """Fourier modes along the axes at preset quick, where they are not those of the paper."""
     released_width: int
     """First width of LSM in the released script."""
+    is_scattered: bool = False
+    """Whether points are in no order; their positions are the first channels of the input."""
+    has_mesh: bool = False
+    """Whether the input is the positions of the nodes of a mesh."""
+
+    def positions(self, on_grids: PositionKind) -> PositionConfig:
+        """Return where a model that takes points as they are finds their positions.
+
+        On scattered points it reads those alone, without the code of the shape, as the authors of
+        such models do. Small presets scale the nodes of meshes point by point, which leaves no
+        position of them.
+        """
+        if self.is_scattered:
+            return PositionConfig(kind="inputs", n_coordinates=self.n_dims, reads_others=False)
+        if self.has_mesh and self.preset in ("paper", "release"):
+            return PositionConfig(kind="inputs", n_coordinates=self.n_dims)
+        return PositionConfig(kind=on_grids)
 
     def choose(self, *, smoke: Config, quick: Config, published: Config) -> Config:
         """Return the settings of the preset; `paper` and `release` have the published ones."""
@@ -59,6 +77,12 @@ class ModelEntry:
     the size of that is what the others are brought to."""
     network: type[nn.Module]
     preset: Callable[[Task], Any]
+    takes_points: bool = False
+    """Whether it takes scattered points as they are; others go through a latent grid."""
+    decays: bool = True
+    """Whether the small presets let its weights decay. Adam adds the decay to the gradient: in a
+    model that starts with the same answer everywhere, whose gradient is small, it keeps it there.
+    """
     needs_history: bool = False
     """Whether it reads past frames and predicts the next: for problems that step through time."""
     latent: Callable[[Any, tuple[int, ...]], nn.Module] | None = None

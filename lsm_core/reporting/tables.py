@@ -113,7 +113,7 @@ def table_of(
     )
 
 
-def shown(figure: float | None, style: str = ".4g") -> str:
+def shown(figure: float | int | None, style: str = ".4g") -> str:
     """Return a figure, or a dash where there is none."""
     return "–" if figure is None or not isfinite(figure) else f"{figure:{style}}"
 

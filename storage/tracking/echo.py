@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -201,15 +202,16 @@ class Echo:
 
     One thread does the sending. While MLflow is away it tries again with growing pauses (backoff),
     and what comes meanwhile is in the next record, for a record is always the whole run. With
-    `load`, MLflow's own monitor records the load of this machine while the run is under way.
+    `load`, MLflow's own monitor records the load of this machine while the run is under way, and of
+    these `gpus`, named by their UUIDs.
     """
 
-    def __init__(self, tracking: Tracking, *, load: bool = False) -> None:
+    def __init__(self, tracking: Tracking, *, load: bool = False, gpus: Sequence[str] = ()) -> None:
         self.n_failures = 0
         self.run_id: str | None = None
         """MLflow's name of the run, None while MLflow does not have it."""
         self._tracking = tracking
-        self._load = MachineLoad(tracking.uri) if load else None
+        self._load = MachineLoad(tracking.uri, gpus) if load else None
         self._wanted: RunRecord | None = None
         self._sent: RunRecord | None = None
         self._changed = threading.Condition()
@@ -315,8 +317,8 @@ class MachineLoad:
     had not sent is lost, which curves of a run are not.
     """
 
-    def __init__(self, uri: str) -> None:
-        self._uri = uri
+    def __init__(self, uri: str, gpus: Sequence[str] = ()) -> None:
+        self._uri, self._gpus = uri, gpus
         self._monitor: Any = None
         self._is_impossible = False
 
@@ -335,12 +337,27 @@ class MachineLoad:
                 resume_logging=True,
                 tracking_uri=self._uri,
             )
+            self._watch_own_gpus(monitor)
             monitor.collect_metrics()  # its thread would die of what a machine does not tell
             monitor.start()
             self._monitor = monitor
         except Exception as error:
             self._is_impossible = True
             logger.warning("the load of this machine is not recorded: %s", error)
+
+    def _watch_own_gpus(self, monitor: Any) -> None:
+        """Let a monitor look at no GPUs but the run's; others' load would be taken for its own."""
+        from mlflow.system_metrics.metrics.gpu_monitor import GPUMonitor
+
+        for part in list(monitor.monitors):
+            if isinstance(part, GPUMonitor):
+                import pynvml
+
+                part.gpu_handles = []
+                with suppress(pynvml.NVMLError):  # it does not know parts of a GPU (MIG) by name
+                    for gpu in self._gpus:
+                        part.gpu_handles.append(pynvml.nvmlDeviceGetHandleByUUID(gpu))
+                part.num_gpus = len(part.gpu_handles)
 
     def end(self) -> None:
         """Send the last sample, so that the shortest run has one, and end."""

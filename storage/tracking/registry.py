@@ -1,10 +1,10 @@
-"""Registered models: one name a benchmark, numbered versions, champion and challenger.
+"""Registered models: one name a benchmark, numbered versions, champions and a challenger.
 
     registry = ModelRegistry(uri, root)
-    version = registry.record.add("lsm-darcy", {"identity": ..., "dataset": ...})
-    registry.echo("lsm-darcy", upload_of)
-    registry.note("lsm-darcy", Change(aliases={"champion": version.number}, reason="the first"))
-    registry.find("lsm-darcy@champion")
+    version = registry.record.add("pde-darcy", {"identity": ..., "preset": ..., "dataset": ...})
+    registry.echo("pde-darcy", upload_of)
+    registry.note("pde-darcy", Change(aliases={"champion": version.number}, reason="the first"))
+    registry.find("pde-darcy@champion")
 
 What is registered is the store's record; each change is written there first, in one step, so that
 whoever asks for the champion gets the old one or the new one. MLflow's registry follows. A version
@@ -29,15 +29,25 @@ from sqlalchemy.exc import SQLAlchemyError
 from storage.credentials import without_credentials
 from storage.errors import NoSuchModel, StoreUnavailable, translated
 from storage.location import Location
-from storage.tracking.model_record import Change, ModelRecord, ModelVersion, State
+from storage.tracking.model_record import (
+    EARLIER_PREFIX,
+    PREFIX,
+    ModelRecord,
+    present_name,
+)
+from storage.tracking.model_state import Change, ModelVersion, State
 from storage.tracking.store import open_client
 
 logger = logging.getLogger(__name__)
 
 Alias = Literal["champion", "challenger"]
-PREFIX = "lsm-"
+"""What a version may be made; the other aliases follow from it."""
+OURS = re.compile(r"champion(-[a-z]+)*|previous|challenger")
+"""Aliases in MLflow that follow the store; people may have others."""
 
-_REFERENCE = re.compile(r"(?P<name>lsm-[a-z_]+)(@(?P<alias>[a-z]+)|/(?P<number>[1-9][0-9]*))")
+_REFERENCE = re.compile(
+    r"(?P<name>(pde|lsm)-[a-z_]+)(@(?P<alias>[a-z]+(-[a-z]+)*)|/(?P<number>[1-9][0-9]*))"
+)
 _UNKNOWN = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
 
 
@@ -51,7 +61,7 @@ def registered_name(benchmark: str) -> str:
 
 
 def is_reference(text: str) -> bool:
-    """Return whether a text names a version, like `lsm-darcy@champion` or `lsm-darcy/3`."""
+    """Return whether a text names a version, like `pde-darcy@champion` or `pde-darcy/3`."""
     return _REFERENCE.fullmatch(text) is not None
 
 
@@ -79,8 +89,10 @@ class ModelRegistry:
         if not record.is_begun:
             with self._reached():
                 models = self.client.search_registered_models()
-                ours = [model for model in models if model.name.startswith(PREFIX)]
-                record.begin({model.name: self._known_state(model) for model in ours})
+                names = sorted(models, key=lambda each: str(each.name))  # earlier names first
+                ours = [each for each in names if each.name.startswith((EARLIER_PREFIX, PREFIX))]
+                known = {present_name(each.name): self._known_state(each) for each in ours}
+                record.begin(known)
         return record
 
     def state(self, name: str) -> State:
@@ -88,14 +100,14 @@ class ModelRegistry:
         return self.record.state(name)
 
     def find(self, reference: str) -> ModelVersion:
-        """Return the version that a text like `lsm-darcy@champion` or `lsm-darcy/3` names."""
+        """Return the version that a text like `pde-darcy@champion` or `pde-darcy/3` names."""
         match = _REFERENCE.fullmatch(reference)
         if match is None:
             raise NoSuchModel(
                 f"{reference!r} names no registered model; expected something like "
-                "lsm-darcy@champion or lsm-darcy/3"
+                "pde-darcy@champion or pde-darcy/3"
             )
-        state, alias = self.state(match["name"]), match["alias"]
+        state, alias = self.state(present_name(match["name"])), match["alias"]
         number = int(match["number"]) if alias is None else state.aliases.get(alias, 0)
         if number not in state.versions:
             found = ", ".join(_references(state.newest_first())) or "no version of it"
@@ -106,9 +118,6 @@ class ModelRegistry:
 
     def note(self, name: str, change: Change) -> None:
         """Add a change to the record; that MLflow is away, and follows later, costs a line."""
-        unknown = set(change.aliases) - set(get_args(Alias))
-        if unknown:
-            raise ValueError(f"an alias is one of {', '.join(get_args(Alias))}, not {unknown}")
         self.record.note(name, change)
         try:
             self.echo(name)
@@ -144,20 +153,29 @@ class ModelRegistry:
                 elif version.number in known:
                     n_sent += self._send_tags(version, known[version.number].tags)
             state = self.state(name)  # the champion may have changed during an upload
+            for number in set(known) & state.retired:
+                self.client.delete_model_version(name, str(number))
+                n_sent += 1
             for key, value in state.tags.items():
                 if model.tags.get(key) != value:
                     self.client.set_registered_model_tag(name, key, value)
                     n_sent += 1
-            for alias in get_args(Alias):
-                holder = state.aliases.get(alias)
-                if holder is None and alias in model.aliases:
-                    self.client.delete_registered_model_alias(name, alias)
-                elif holder in known and str(model.aliases.get(alias)) != str(holder):
-                    self.client.set_registered_model_alias(name, alias, str(holder))
-                else:
-                    continue
-                n_sent += 1
-            return n_sent
+            return n_sent + self._send_aliases(state, model, known)
+
+    def _send_aliases(
+        self, state: State, model: RegisteredModel, known: Mapping[int, KnownVersion]
+    ) -> int:
+        n_sent, ours = 0, set(filter(OURS.fullmatch, model.aliases))
+        for alias in sorted(ours | set(state.aliases)):
+            holder = state.aliases.get(alias)
+            if holder is None:
+                self.client.delete_registered_model_alias(state.name, alias)
+            elif holder in known and str(model.aliases.get(alias)) != str(holder):
+                self.client.set_registered_model_alias(state.name, alias, str(holder))
+            else:
+                continue
+            n_sent += 1
+        return n_sent
 
     def _send_tags(self, version: ModelVersion, known: Mapping[str, str]) -> int:
         lacking = {key: value for key, value in version.tags.items() if known.get(key) != value}
@@ -182,16 +200,20 @@ class ModelRegistry:
             )
             self.client.log_model_artifacts(logged.model_id, str(folder))
         logged = self.client.finalize_logged_model(logged.model_id, "READY")
-        made = self.client.create_model_version(
-            version.name,
-            logged.artifact_location,
-            run_id=run_id,
-            tags=version.tags,
-            model_id=logged.model_id,
-        )
-        if int(made.version) != version.number:
-            raise self._mixed(version)
-        return made
+        while True:
+            made = self.client.create_model_version(
+                version.name,
+                logged.artifact_location,
+                run_id=run_id,
+                tags=version.tags,
+                model_id=logged.model_id,
+            )
+            if int(made.version) == version.number:
+                return made
+            if int(made.version) not in self.state(version.name).retired:
+                raise self._mixed(version)
+            # MLflow counts by itself: it passes over a number that is not used any more.
+            self.client.delete_model_version(version.name, made.version)
 
     def _required_name(self, name: str) -> RegisteredModel:
         """Return MLflow's entry of a name, which is made if there is none."""
@@ -206,7 +228,11 @@ class ModelRegistry:
         found = self.client.search_model_versions(f"name = '{model.name}'")
         return Change(
             versions={int(each.version): dict(each.tags) for each in found},
-            aliases={alias: int(number) for alias, number in model.aliases.items()},
+            aliases={
+                alias: int(number)
+                for alias, number in model.aliases.items()
+                if alias in get_args(Alias)
+            },
             tags=dict(model.tags),
             reason="taken in from MLflow",
         )

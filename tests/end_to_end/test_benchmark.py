@@ -47,10 +47,10 @@ def test_the_command_line_ends_with_a_compared_result_and_then_reuses_it(tmp_pat
         assert result["test"]["rel_l2"] == pytest.approx(errors[result["model"]], rel=5e-4)
     assert len(finished_runs(f"sqlite:///{tmp_path}/mlflow.db")) == 2
     registry = mlflow.MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
-    versions = registry.search_model_versions("name = 'lsm-burgers'")
+    versions = registry.search_model_versions("name = 'pde-burgers'")
     assert {version.tags["model"] for version in versions} == {"lsm", "fno"}
     assert len(versions) == 2
-    assert registry.get_model_version_by_alias("lsm-burgers", "champion")
+    assert registry.get_model_version_by_alias("pde-burgers", "champion")
 
 
 @pytest.fixture(scope="module")

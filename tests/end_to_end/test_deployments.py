@@ -116,7 +116,7 @@ def test_every_deployment_ends_well_with_runs_and_artifacts(stack: dict[str, str
             failures[name] = f"MLflow has {n_runs} runs of {suite}, expected {least}"
     assert failures == {}
     champion = mlflow.MlflowClient(tracking_uri(stack)).get_model_version_by_alias(
-        "lsm-burgers", "champion"
+        "pde-burgers", "champion"
     )
     assert champion.tags["preset"] == "smoke"
     all_runs = ask(stack, "flow_runs/filter", {"deployments": {"name": {"any_": ["scheduled"]}}})

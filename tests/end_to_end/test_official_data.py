@@ -49,7 +49,7 @@ def test_a_benchmark_on_official_data_stands_apart(official: dict[str, Any], sto
     assert result["suite"] == "benchmark-smoke-official"
     assert "reports/benchmark-smoke-official" in official["report"]
     client = mlflow.MlflowClient(f"sqlite:///{store}/mlflow.db")
-    (version,) = client.search_model_versions("name = 'lsm-burgers'")
+    (version,) = client.search_model_versions("name = 'pde-burgers'")
     assert version.tags["origin"] == "exported"
     experiment = client.get_experiment_by_name("benchmark")
     assert experiment is not None

@@ -145,8 +145,8 @@ def _require_once(tracking_uri: str, root: Location) -> None:
         made = experiment("smoke", run.data.tags["benchmark"], run.data.tags["model"], 0)
         assert [metric.step for metric in history] == list(range(1, made.training.epochs + 1))
     for benchmark in CELLS["benchmarks"]:
-        versions = client.search_model_versions(f"name = 'lsm-{benchmark}'")
+        versions = client.search_model_versions(f"name = 'pde-{benchmark}'")
         identities = Counter(version.tags["identity"] for version in versions)
         assert len(identities) == N_CELLS // 2
         assert set(identities.values()) == {1}
-        assert client.get_model_version_by_alias(f"lsm-{benchmark}", "champion")
+        assert client.get_model_version_by_alias(f"pde-{benchmark}", "champion")

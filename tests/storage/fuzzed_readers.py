@@ -20,7 +20,8 @@ from storage.official.download import FileRecord, read_record
 from storage.official.files import as_dask, open_array
 from storage.runs.checkpoints import Checkpoints
 from storage.runs.leases import Leases
-from storage.tracking.model_record import Change, ModelRecord
+from storage.tracking.model_record import ModelRecord
+from storage.tracking.model_state import Change
 from tests.storage.damaged_json import changed_values
 from tests.storage.datasets.small import job, small_schema, write_whole
 from tests.storage.official.small_files import small_benchmark, write_mat73
@@ -122,12 +123,12 @@ def read_weights(folder: Path) -> Any:
 
 def make_model_record(folder: Path) -> None:
     record = ModelRecord(Location.parse(str(folder)))
-    record.add("lsm-darcy", {"identity": "a", "test/rel_l2": "0.1"})
-    record.note("lsm-darcy", Change(aliases={"champion": 1}, tags={"a": "b"}, reason="first"))
+    record.add("pde-darcy", {"identity": "a", "test/rel_l2": "0.1"})
+    record.note("pde-darcy", Change(aliases={"champion": 1}, tags={"a": "b"}, reason="first"))
 
 
 def read_model_record(folder: Path) -> Any:
-    return ModelRecord(Location.parse(str(folder))).state("lsm-darcy")
+    return ModelRecord(Location.parse(str(folder))).state("pde-darcy")
 
 
 def make_record(folder: Path) -> None:

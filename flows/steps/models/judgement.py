@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from flows.errors import BadInput
+from flows.steps.models.champions import TEST_SAMPLES, decide_champion, was_set_aside
 from flows.steps.models.packaging import PackagedModel, registered_model
 from flows.steps.results import stored_result
 from flows.steps.training.fields import PartsOfStore, part_of
@@ -27,13 +28,9 @@ from lsm_core.result import Result
 from storage.datasets.reader import Dataset, open_dataset
 from storage.errors import DatasetIncomplete, NotADataset
 from storage.location import Location
-from storage.tracking.model_record import Change, ModelVersion
+from storage.tracking.model_state import Change, ModelVersion, State, champion_alias
 from storage.tracking.registry import ModelRegistry, registered_name
 
-LOCKED = "locked_test_samples"
-"""The tag of a registered name that says by which test samples its models are judged."""
-TEST_SAMPLES = "test_samples"
-"""The tag of a version that says which test samples its own dataset has."""
 RETRAIN_SUITE = "retrain"
 EVALUATION_BATCH = 100
 
@@ -98,10 +95,14 @@ def judge(
     """
     registry, name = ModelRegistry(tracking_uri, root), registered_name(benchmark)
     models = registry.state(name)
-    champion, challenger = models.with_alias("champion"), models.with_alias("challenger")
-    if champion is None or challenger is None:
-        missing = "champion" if champion is None else "challenger"
-        raise BadInput(f"there is no {name}@{missing} to judge")
+    challenger = models.with_alias("challenger")
+    if challenger is None:
+        raise BadInput(f"there is no {name}@challenger to judge")
+    champion = models.champion(challenger.league)
+    if champion is None:
+        raise BadInput(
+            f"there is no {name}@{champion_alias(challenger.league)} to judge {challenger} by"
+        )
     if champion.number == challenger.number:
         verdict = Verdict.on(champion, challenger, True, "it is the champion")
         registry.note(name, Change(aliases={"challenger": None}, reason=verdict.reason))
@@ -135,11 +136,11 @@ def judge_left(
         return judge(benchmark, _dataset_of(result, root).location, root, tracking_uri, rule)
     except (BadInput, NotADataset, DatasetIncomplete) as error:
         # It would be the same every night, and no later retraining would be reached.
-        champion = models.with_alias("champion") or left
+        champion = models.champion(left.league) or left
         verdict = Verdict.on(champion, left, False, f"it cannot be judged: {error}")
         tags = replace(verdict, champion=None).to_tags()
-        change = Change(versions={left.number: tags}, aliases={"challenger": None})
-        registry.note(name, replace(change, reason=verdict.reason))
+        challenger = registry.find(str(left))
+        decide_champion(registry, challenger, "Kept", verdict.reason, tags=tags)
         return verdict
 
 
@@ -149,7 +150,7 @@ def _awaits_verdict(version: ModelVersion) -> bool:
     return (
         version.tags.get("suite") == RETRAIN_SUITE
         and ("challenger" in version.aliases or not is_judged)
-        and "champion" not in version.aliases
+        and champion_alias(version.league) not in version.aliases
     )
 
 
@@ -160,12 +161,11 @@ def _dataset_of(result: Result, root: Location) -> Dataset:
 
 
 def settle_champion(results: Sequence[Result], root: Location, tracking_uri: str) -> Verdict | None:
-    """Let the best of some registered runs of a benchmark challenge its champion.
+    """Let the best of some registered runs of a benchmark challenge the champion of their league.
 
     The best has the least error on validation samples, so that the test samples judge a model
     that they did not choose; runs whose epoch they chose are left out. Without a champion it
-    becomes that. A champion of the preset smoke, which learns nothing, gives way to any other.
-    Returns the verdict, or None where there was nothing to decide.
+    becomes that. Returns the verdict, or None where there was nothing to decide.
     """
     fair = [result for result in results if result.selection != "best_test"]
     if not fair:
@@ -173,22 +173,22 @@ def settle_champion(results: Sequence[Result], root: Location, tracking_uri: str
     best = min(fair, key=lambda result: (result.validation or result.test)[Result.ERROR])
     registry, name = ModelRegistry(tracking_uri, root), registered_name(best.benchmark)
     models = registry.state(name)
-    champion, challenger = models.with_alias("champion"), models.of_run(best.identity)
+    challenger = models.of_run(best.identity)
     if challenger is None:
         raise BadInput(f"run {best.identity} is not registered as a model of {name}")
+    champion = models.champion(challenger.league)
     if champion is not None and champion.number == challenger.number:
         return None
     dataset = _dataset_of(best, root)
-    gives_way = champion is not None and champion.tags.get("preset") == "smoke" != best.preset
-    if champion is None or gives_way:
-        reason = "the champion only showed that it runs" if gives_way else "the first champion"
-        locked = {LOCKED: _test_digest(dataset)}
-        change = Change(aliases={"champion": challenger.number}, tags=locked, reason=reason)
-        registry.note(name, change)
-        return Verdict.on(champion or challenger, challenger, True, reason)
+    if champion is None:
+        reason = f"the first champion of {challenger.league or 'its kind'}"
+        decide_champion(registry, challenger, "First", reason, locked=_test_digest(dataset))
+        return Verdict.on(challenger, challenger, True, reason)
     lost = challenger.tags.get("judged/promoted") == "False"
     if lost and challenger.tags.get("judged/against") == str(champion.number):
         return None  # the verdict would be the same
+    if was_set_aside(registry, challenger, champion):
+        return None
     return _judge(registry, champion, challenger, dataset)
 
 
@@ -200,24 +200,23 @@ def _judge(
     rule: PromotionRule | None = None,
 ) -> Verdict:
     """Compare two versions on the test samples of a dataset, and keep what follows from it."""
-    name, digest = champion.name, _test_digest(dataset)
-    _require_locked(registry.state(name).tags.get(LOCKED), champion, challenger, dataset, digest)
+    digest = _test_digest(dataset)
+    _require_locked(registry.state(champion.name), champion, dataset, digest)
     before, after = (
         sample_errors(registered_model(registry, version), dataset)
         for version in (champion, challenger)
     )
     decision = decide(before, after, rule or PromotionRule())
     verdict = Verdict.on(champion, challenger, decision.promoted, decision.reason, decision)
-    aliases: dict[str, int | None] = {"champion": challenger.number} if verdict.promoted else {}
-    if "challenger" in challenger.aliases:
-        aliases["challenger"] = None
-    change = Change(
-        versions={challenger.number: verdict.to_tags()},
-        aliases=aliases,
-        tags={LOCKED: digest},  # both can be judged by them
-        reason=verdict.reason,
+    decide_champion(
+        registry,
+        challenger,
+        "Promoted" if verdict.promoted else "Kept",
+        verdict.reason,
+        decision.to_plain(),
+        locked=digest,  # both can be judged by them
+        tags=verdict.to_tags(),
     )
-    registry.note(name, change)
     return verdict
 
 
@@ -237,28 +236,13 @@ def sample_errors(model: PackagedModel, dataset: Dataset) -> np.ndarray[Any, np.
     return errors.double().numpy()
 
 
-def _require_locked(
-    locked: str | None,
-    champion: ModelVersion,
-    challenger: ModelVersion,
-    dataset: Dataset,
-    digest: str,
-) -> None:
-    """Refuse other test samples than those of earlier judgements, or of the champion before any.
-
-    The first are not chosen by a challenger of another kind of data than the champion's.
-    """
-    locked = locked or champion.tags.get(TEST_SAMPLES)
-    before, after = (each.tags.get("origin", "generated") for each in (champion, challenger))
-    if not locked and before != after:
-        raise BadInput(
-            f"{challenger} was trained on {after} data and the champion on {before} "
-            "data; choose with `lsm registry promote`"
-        )
+def _require_locked(models: State, champion: ModelVersion, dataset: Dataset, digest: str) -> None:
+    """Refuse other test samples than those of earlier judgements, or of the champion before any."""
+    locked = models.locked.get(champion.league) or champion.tags.get(TEST_SAMPLES)
     if locked and locked != digest:
         raise BadInput(
             f"the test samples of {dataset.location} are not those by which models of "
-            f"{champion.name.removeprefix('lsm-')} are judged ({digest} instead of "
+            f"{champion.name.removeprefix(registered_name(''))} are judged ({digest} instead of "
             f"{locked}); judge on data with the same test samples, or choose with `lsm registry "
             "promote`"
         )

@@ -37,7 +37,7 @@ from lsm_core.surrogates.predictor import Predictor, TrainedModel
 from storage.errors import translated
 from storage.location import Location
 from storage.runs.checkpoints import Checkpoints
-from storage.tracking.model_record import ModelVersion
+from storage.tracking.model_state import ModelVersion
 from storage.tracking.registry import ModelRegistry
 
 if TYPE_CHECKING:

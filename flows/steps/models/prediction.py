@@ -61,7 +61,7 @@ def predict_file(
     """Predict for the inputs of a file and return what was done, as plain data.
 
     `model` is the identity of a run or the beginning of one, a registered model such as
-    `lsm-darcy@champion`, or a model folder. Where the file has the true targets, too, the
+    `pde-darcy@champion`, or a model folder. Where the file has the true targets, too, the
     relative error of every sample is told.
     """
     try:
@@ -99,7 +99,7 @@ def find_model(text: str, root: Location, tracking_uri: str) -> PackagedModel:
         found = f"{len(runs)} runs begin with it" if runs else "it is none of these"
         raise BadInput(
             f"{text!r} names no model, {found}: a run in {root}, a registered model like "
-            "lsm-darcy@champion, or a model folder"
+            "pde-darcy@champion, or a model folder"
         )
     return trained_run(runs[0], root)
 

@@ -4,17 +4,12 @@ import json
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from flows.steps.models.judgement import (
-    LOCKED,
-    TEST_SAMPLES,
-    Verdict,
-    samples_tag,
-    settle_champion,
-)
+from flows.steps.models.champions import TEST_SAMPLES, decide_champion
+from flows.steps.models.judgement import samples_tag, settle_champion
 from flows.steps.models.packaging import package, trained_run
 from flows.steps.results import stored_result
 from flows.steps.training.run_record import now, stored_record
@@ -23,7 +18,7 @@ from storage.errors import StoreUnavailable
 from storage.location import Location
 from storage.runs.leases import Leases
 from storage.tracking.echo import RunRecord, send
-from storage.tracking.model_record import Change, ModelVersion
+from storage.tracking.model_state import Change, ModelVersion
 from storage.tracking.registry import Alias, ModelRegistry, registered_name
 from storage.tracking.store import open_tracking
 
@@ -127,16 +122,20 @@ def register_run(
 ) -> ModelVersion:
     """Add the model of a finished run to the registry and return its version.
 
-    It gets the alias if one is given. The first model of a benchmark becomes its champion, so that
+    It gets the alias if one is given. The first model of a league becomes its champion, so that
     there is always one to compare with.
     """
     version = register_once(identity, root, tracking_uri)
-    registry, reason, locked = ModelRegistry(tracking_uri, root), "registered as such", {}
-    aliases: dict[str, int | None] = {} if alias is None else {alias: version.number}
-    if "champion" not in {*registry.state(version.name).aliases, *aliases}:
-        aliases["champion"], reason = version.number, "the first champion"
-        locked[LOCKED] = version.tags.get(TEST_SAMPLES, "")
-    registry.note(version.name, Change(aliases=aliases, tags=locked, reason=reason))
+    registry = ModelRegistry(tracking_uri, root)
+    if registry.state(version.name).champion(version.league) is None:
+        reason = f"the first champion of {version.league or 'its kind'}"
+        locked = version.tags.get(TEST_SAMPLES, "")
+        decide_champion(registry, version, "First", reason, locked=locked)
+    elif alias == "champion":
+        decide_champion(registry, version, "ByHand", "registered as champion")
+    if alias == "challenger":
+        change = Change(aliases={alias: version.number}, reason="registered to challenge")
+        registry.note(version.name, change)
     return registry.find(str(version))
 
 
@@ -148,27 +147,6 @@ def registered_models(root: Location, tracking_uri: str) -> list[dict[str, Any]]
         for name in record.names()
         for version in record.state(name).newest_first()
     ]
-
-
-def promote(reference: str, root: Location, tracking_uri: str) -> ModelVersion:
-    """Make the version that a text like `lsm-darcy/3` names the champion, and return it.
-
-    If it was trained on other data than the champion, its test samples judge from now on, or those
-    of the next judgement if they are not known: whoever promotes decides by what models are
-    measured, too. The champion before it does not come back by the verdict that made it one.
-    """
-    registry = ModelRegistry(tracking_uri, root)
-    version = registry.find(reference)
-    champion = registry.state(version.name).with_alias("champion")
-    verdicts, locked = dict[int, dict[str, str]](), dict[str, str]()
-    if champion is not None and champion.tags.get("dataset") != version.tags.get("dataset"):
-        locked[LOCKED] = version.tags.get(TEST_SAMPLES, "")
-    if champion is not None and champion.number != version.number:
-        verdict = Verdict.on(version, champion, False, "another was promoted by hand")
-        verdicts[champion.number] = verdict.to_tags()
-    change = Change(versions=verdicts, aliases={"champion": version.number}, tags=locked)
-    registry.note(version.name, replace(change, reason="promoted by hand"))
-    return registry.find(str(version))
 
 
 def model_tags(known: dict[str, Any]) -> dict[str, str]:

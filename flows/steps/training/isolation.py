@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
@@ -43,6 +43,7 @@ def run_isolated(
     *arguments: Any,
     report: Report | None = None,
     n_ranks: int = 1,
+    environment: Mapping[str, str] | None = None,
 ) -> Result:
     """Return what `function(*arguments, report=...)` returns in a fresh process.
 
@@ -53,16 +54,16 @@ def run_isolated(
 
     Processes are not forked from this one: they would inherit the locks of torch's and Prefect's
     threads. They are forked from a server that has imported what training needs and done nothing,
-    and have the environment of this process. Where there are no such servers they are spawned, and
-    every one imports it all again, which takes seconds.
+    and have the environment of this process, with what is given in its place. Where there are no
+    such servers they are spawned, and every one imports it all again, which takes seconds.
     """
     context = _context()
     workers: dict[Connection, BaseProcess] = {}
     for of_rank in _environments(n_ranks):
-        environment = {**os.environ, **of_rank}
+        variables = {**os.environ, **(environment or {}), **of_rank}
         receiver, sender = context.Pipe(duplex=False)
         process = context.Process(
-            target=_work, args=(sender, environment, function, arguments), daemon=True
+            target=_work, args=(sender, variables, function, arguments), daemon=True
         )
         process.start()
         sender.close()
@@ -107,6 +108,7 @@ def _environments(n_ranks: int) -> list[dict[str, str]]:
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(port),
             "WORLD_SIZE": str(n_ranks),
+            "LOCAL_WORLD_SIZE": str(n_ranks),
             "RANK": str(rank),
             "LOCAL_RANK": str(rank),
         }

@@ -13,13 +13,19 @@ import torch
 from safetensors.torch import save
 
 from flows.steps.results import begun_in, keep_begun, keep_result, result_in
-from flows.steps.training.devices import choose_device, joined_ranks
+from flows.steps.training.devices import choose_device, device_name, gpu_uuids, joined_ranks
 from flows.steps.training.fields import split_fields
 from flows.steps.training.isolation import Report
 from flows.steps.training.run_record import finished_record, now, unfinished_record
-from flows.steps.training.showcase import SHOWN_SAMPLES, showcase_arrays
+from flows.steps.training.showcase import (
+    SHOWN_SAMPLES,
+    WORST_SAMPLES,
+    chosen_arrays,
+    showcase_arrays,
+)
 from flows.steps.training.workplace import Workplace, selected_weights
 from lsm_core.evaluation.cost import forward_flops
+from lsm_core.evaluation.samples import worst_samples
 from lsm_core.experiments.experiment import BoundExperiment
 from lsm_core.experiments.trial import Trial
 from lsm_core.layers.ranks import gathered, n_ranks, rank
@@ -37,13 +43,13 @@ BATCHES_BETWEEN_AGREEMENTS = 20
 def train(cell: BoundExperiment, place: Workplace, report: Report) -> Result:
     """Train, evaluate and record one experiment; continue where a killed run had come to."""
     torch.set_num_threads(place.n_threads)
-    device = choose_device(place.device)
+    device = choose_device(place.slot.device)
     with joined_ranks(device):
         sizes = {str(split): size for split, size in cell.data.split_sizes.items()}
         dataset = open_dataset(place.dataset).first(sizes)
         checkpoints = place.checkpoints(cell.identity)
         result: Result | None = gathered(result_in(checkpoints) if rank() == 0 else None)[0]
-        echo = _RunEcho(cell, place, dataset) if rank() == 0 else None
+        echo = _RunEcho(cell, place, dataset, device) if rank() == 0 else None
         if result is None:
             with _mark_end(echo):
                 run = _Run(cell, place, dataset, device, echo, report)
@@ -58,13 +64,16 @@ def train(cell: BoundExperiment, place: Workplace, report: Report) -> Result:
 class _RunEcho:
     """What MLflow hears of a run; only the first rank speaks."""
 
-    def __init__(self, cell: BoundExperiment, place: Workplace, dataset: Dataset) -> None:
+    def __init__(
+        self, cell: BoundExperiment, place: Workplace, dataset: Dataset, device: torch.device
+    ) -> None:
         self.checkpoints = place.checkpoints(cell.identity)
-        self.echo = Echo(place.tracking(), load=True)
+        self.echo = Echo(place.tracking(), load=True, gpus=gpu_uuids(device))
         self.suites = {cell.outcome(place.study).suite}
         """Another suite may have begun it."""
         self.begun = Begun(
             **vars(cell.outcome(place.study, place.setting)),
+            device=device_name(device),
             dataset=DatasetName(name=dataset.location.name, digest=dataset.digest),
             code=cell.code,
             settings=cell.experiment.to_plain(),
@@ -125,6 +134,7 @@ class _Run:
         if content is not None:
             self.trial.restore(content, self.checkpoints.best)
         if echo is not None:
+            self._tell(f"on {device_name(device)}")
             echo.update(self.trial.history)
         self.saved_best = self.trial.best
         self.saved = self.epoch_began = time.perf_counter()
@@ -157,10 +167,14 @@ class _Run:
         n_epochs = self.cell.training.epochs
         if self.echo is not None:
             error = epoch.train if epoch.validation is None else epoch.validation
-            self.report({"done": epoch.epoch, "total": n_epochs, "error": error})
+            self._tell(f"relative L2 {error:.4f}")
         if self._is_save_due() or epoch.epoch == n_epochs:
             self._save()
         self.epoch_began = time.perf_counter()
+
+    def _tell(self, note: str) -> None:
+        done, total = self.trial.state.epoch, self.cell.training.epochs
+        self.report({"done": done, "total": total, "note": note})
 
     def _is_save_due(self) -> bool:
         """Return whether it is time for a checkpoint; the first rank decides. Collective."""
@@ -189,6 +203,7 @@ class _Run:
         self.checkpoints.write_arrays(
             "showcase", showcase_arrays(self.cell.benchmark, self.dataset, shown)
         )
+        self._keep_sample_errors()
         result = Result(
             **vars(self.cell.outcome(self.place.study, self.place.setting)),
             validation=trial.figures("validation"),
@@ -211,7 +226,7 @@ class _Run:
             settings=self.cell.experiment.to_plain(),
             environment={
                 **environment(),
-                "device": str(self.device),
+                "device": device_name(self.device),
                 "ranks": n_ranks(),
                 "threads": self.place.n_threads,
                 "samples_in_memory": trial.fields.in_memory,
@@ -220,6 +235,18 @@ class _Run:
         )
         keep_result(self.checkpoints, result)
         return result
+
+    def _keep_sample_errors(self) -> None:
+        """Keep the error of every test sample, and the worst of them as they were predicted."""
+        errors = {name: values.numpy() for name, values in self.trial.sample_errors("test").items()}
+        if not errors:
+            return
+        worst = worst_samples(errors, WORST_SAMPLES)
+        predicted = self.trial.predict_samples("test", worst).numpy()
+        self.checkpoints.write_arrays(
+            "worst", chosen_arrays(self.cell.benchmark, self.dataset, worst, predicted)
+        )
+        self.checkpoints.write_arrays("errors", errors)
 
 
 def _training_flops(trial: Trial, device: torch.device) -> float:

@@ -104,6 +104,7 @@ def milliseconds(moment: str) -> int:
 def _record(run: Outcome, kept: Begun | Result, suites: Collection[str]) -> RunRecord:
     """Return what is known of a run from its first day: by what it is found and grouped."""
     name = f"{run.benchmark} {run.model}{run.setting and ', '}{run.setting}"
+    device = kept.device if isinstance(kept, Begun) else str(kept.environment.get("device", ""))
     return RunRecord(
         identity=run.identity,
         name=f"{marked(name, run.origin)} seed {run.seed}",
@@ -121,6 +122,7 @@ def _record(run: Outcome, kept: Begun | Result, suites: Collection[str]) -> RunR
             "origin": run.origin,
             "code": kept.code,
             **({"source": run.source} if run.source else {}),
+            **({"device": device} if device else {}),
         },
         # As the store has them: what is a tuple today is a list when it is read again.
         parameters=dict(_flatten("", json.loads(json.dumps(kept.settings)))),

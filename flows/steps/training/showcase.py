@@ -1,7 +1,9 @@
 """The few test samples that are kept with every run, with what the model made of them."""
 
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from lsm_core.benchmarks.benchmark import Benchmark
@@ -10,6 +12,7 @@ from lsm_core.problems.panel import Panel
 from storage.datasets.reader import Dataset
 
 SHOWN_SAMPLES = 3
+WORST_SAMPLES = 10
 PREDICTED = "predicted:"
 """Marks what a model made of a variable, among the arrays kept with its run."""
 
@@ -18,10 +21,19 @@ def showcase_arrays(
     benchmark: Benchmark, dataset: Dataset, predicted: NDArray[Any]
 ) -> dict[str, NDArray[Any]]:
     """Return the first test samples and their predictions `(samples, *space, channel)`, by name."""
+    return chosen_arrays(benchmark, dataset, range(len(predicted)), predicted)
+
+
+def chosen_arrays(
+    benchmark: Benchmark, dataset: Dataset, samples: Sequence[int], predicted: NDArray[Any]
+) -> dict[str, NDArray[Any]]:
+    """Return some test samples, by their numbers, and their predictions, by name."""
     space = dict(zip(benchmark.space, benchmark.shape.space, strict=True))
     guesses = unstack_channels(predicted, benchmark.with_role("target"), space)
     names = [v.name for v in (*benchmark.with_role("input"), *benchmark.with_role("target"))]
-    truth = dataset.part("test", names)[: len(predicted)]
+    part = dataset.part("test", names)
+    rows = [part[sample] for sample in samples]
+    truth = {name: np.stack([row[name] for row in rows]) for name in names} if rows else {}
     return {**truth, **{f"{PREDICTED}{name}": values for name, values in guesses.items()}}
 
 

@@ -14,6 +14,29 @@ if TYPE_CHECKING:
     from flows.settings import Settings
 
 
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Room for one training: the device that it is told, and the GPUs that its processes see."""
+
+    device: str
+    visible: str | None = None
+    """What CUDA_VISIBLE_DEVICES is to be in them; None leaves it as it is."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Return what is set before its processes start, and with them CUDA."""
+        return {} if self.visible is None else {VISIBLE: self.visible}
+
+    def __str__(self) -> str:
+        if self.device != "cuda" or not self.visible:
+            return self.device
+        numbers = self.visible.split(",")
+        return f"cuda, GPU{'s' if len(numbers) > 1 else ''} {' and '.join(numbers)}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Workplace:
     """Where a run finds its data and leaves its results; plain values that any process can take."""
@@ -26,7 +49,8 @@ class Workplace:
     setting: str = ""
     """What the run is called in its study, where model and benchmark do not tell."""
     n_threads: int
-    device: str = "auto"
+    """Of each process."""
+    slot: Slot = Slot("auto")
     memory: int = 2**32
 
     def checkpoints(self, identity: str) -> Checkpoints:
@@ -44,7 +68,7 @@ def workplace(
     study: str,
     n_threads: int,
     setting: str = "",
-    device: str | None = None,
+    slot: Slot | None = None,
 ) -> Workplace:
     """Return where a cell finds its data and leaves its results."""
     return Workplace(
@@ -54,7 +78,7 @@ def workplace(
         study=study,
         setting=setting,
         n_threads=n_threads,
-        device=device or settings.device,
+        slot=slot or Slot(settings.device),
         memory=settings.memory,
     )
 

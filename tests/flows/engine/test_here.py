@@ -38,7 +38,7 @@ class Tasks:
         self.begun: list[Task] = []
 
     def submit(self, name: str, cell: Any, place: Any, ranks: int, stop: Any, wait: bool) -> Task:
-        self.begun.append(Task(name, place.device, wait))
+        self.begun.append(Task(name, str(place.slot), wait))
         self.stop = stop
         return self.begun[-1]
 
@@ -104,7 +104,7 @@ def test_every_gpu_has_a_cell_of_its_own(tasks: Tasks, monkeypatch: pytest.Monke
     monkeypatch.setattr("torch.cuda.device_count", lambda: 3)
     workers, _ = here(["lsm", "fno", "unet", "mwt"])
     workers.begin()
-    assert [task.device for task in tasks.begun] == ["cuda:0", "cuda:1", "cuda:2"]
+    assert [task.device for task in tasks.begun] == [f"cuda, GPU {number}" for number in range(3)]
 
 
 def test_trainings_end_when_what_asked_for_them_has_ended(tasks: Tasks) -> None:

@@ -3,10 +3,12 @@
 from lsm_core.models.catalogue import GridModelConfig
 from lsm_core.models.deeponet import DeeponetConfig
 from lsm_core.models.ffno import FfnoConfig
+from lsm_core.models.flare import FlareConfig
 from lsm_core.models.fno import FnoConfig
 from lsm_core.models.galerkin import GalerkinConfig
 from lsm_core.models.htnet import HtnetConfig
 from lsm_core.models.kno import KnoConfig
+from lsm_core.models.lno import LnoConfig
 from lsm_core.models.lsm import release_form
 from lsm_core.models.lsm_ours import LsmOursConfig
 from lsm_core.models.mwt import MwtConfig
@@ -14,6 +16,7 @@ from lsm_core.models.resnet import ResnetConfig
 from lsm_core.models.sno import SnoConfig
 from lsm_core.models.swin import SwinConfig
 from lsm_core.models.tfnet import TfnetConfig
+from lsm_core.models.transolver import TransolverConfig
 from lsm_core.models.ufno import UfnoConfig
 from lsm_core.models.unet import UnetConfig
 from lsm_core.models.uno import UnoConfig
@@ -40,4 +43,9 @@ SMALL: dict[ModelName, GridModelConfig] = {
     ),
     "ffno": FfnoConfig(width=4, n_modes=3, n_layers=2, head_width=8),
     "kno": KnoConfig(width=4, n_modes=3, n_steps=2),
+    "transolver": TransolverConfig(width=8, n_layers=2, n_heads=2, n_slices=5),
+    "lno": LnoConfig(width=8, n_layers=2, n_heads=2, n_latents=5, n_hidden_layers=1),
+    "flare": FlareConfig(
+        width=8, n_layers=2, n_heads=2, n_latents=5, n_hidden_layers=1, n_outer_layers=1
+    ),
 }

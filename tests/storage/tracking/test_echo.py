@@ -5,6 +5,7 @@ import threading
 import time
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -331,3 +332,41 @@ def test_a_machine_that_does_not_tell_its_load_costs_a_line(
     wait_until_sent(sender)
     assert sender.finish(finished("silent", 2))
     assert "load of this machine is not recorded: not told" in caplog.text
+
+
+class EightGpus:
+    """Stands in for NVML, which is part of a driver: eight GPUs, and who was looked at."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.looked_at: set[str] = set()
+        answers: dict[str, Any] = {
+            "Init": lambda: None,
+            "DeviceGetCount": lambda: 8,
+            "DeviceGetHandleByIndex": lambda number: f"GPU-{number}",
+            "DeviceGetHandleByUUID": lambda uuid: uuid,
+            "DeviceGetMemoryInfo": self.memory,
+            "DeviceGetUtilizationRates": lambda _: SimpleNamespace(gpu=87),
+            "DeviceGetPowerUsage": lambda _: 200_000,
+            "DeviceGetEnforcedPowerLimit": lambda _: 400_000,
+        }
+        for name, answer in answers.items():
+            monkeypatch.setattr(f"pynvml.nvml{name}", answer)
+
+    def memory(self, gpu: str) -> SimpleNamespace:
+        self.looked_at.add(gpu)
+        return SimpleNamespace(used=10**9, total=8 * 10**9)
+
+
+@pytest.mark.parametrize("own", [["GPU-5"], []])
+def test_the_load_of_a_run_is_that_of_its_own_gpu_alone(
+    tracking: Tracking, monkeypatch: pytest.MonkeyPatch, own: list[str]
+) -> None:
+    gpus, name = EightGpus(monkeypatch), f"on {len(own)} GPUs"
+    sender = Echo(tracking, load=True, gpus=own)
+    sender.update(record(name, 1))
+    wait_until_sent(sender)
+    sender.finish(finished(name, 1))
+    assert gpus.looked_at == set(own)
+    recorded = {k: v for k, v in run_of(tracking, name).data.metrics.items() if "gpu_" in k}
+    assert recorded.get("system/gpu_0_utilization_percentage") == (87 if own else None)
+    assert not any(k.startswith("system/gpu_1") for k in recorded)

@@ -10,7 +10,7 @@ import pytest
 from flows.engine.own_server import free_port
 from storage.errors import NoSuchModel, StoreUnavailable
 from storage.location import Location
-from storage.tracking.model_record import Change, ModelVersion
+from storage.tracking.model_state import Change, ModelVersion
 from storage.tracking.registry import ModelRegistry, Uploads, is_reference, registered_name
 from tests.storage.tracking.mlflow_server import record_run, running_server
 
@@ -65,19 +65,19 @@ def test_versions_are_added_named_and_brought_back(uri: str, tmp_path: Path) -> 
     assert registry.echo(name, uploads(uri, tmp_path)) == 2
     assert [v.number for v in versions] == [1, 2]
     assert versions[0].tags["dataset"] == "1234"
-    assert registry.record.names() == ["lsm-darcy"]
+    assert registry.record.names() == ["pde-darcy"]
     assert [v.number for v in registry.state(name).newest_first()] == [2, 1]
 
     registry.note(name, Change(aliases={"champion": 1}))
     registry.note(name, Change(aliases={"challenger": 2}))
     (tmp_path / "brought").mkdir()
-    brought = registry.download(registry.find("lsm-darcy@champion"), tmp_path / "brought")
+    brought = registry.download(registry.find("pde-darcy@champion"), tmp_path / "brought")
     assert (brought / "artifacts" / "weights").read_text() == "first"
-    assert registry.find("lsm-darcy/2").aliases == ("challenger",)
+    assert registry.find("pde-darcy/2").aliases == ("challenger",)
 
     registry.note(name, Change(aliases={"champion": 2}))
-    assert registry.find("lsm-darcy@champion").number == 2
-    assert registry.find("lsm-darcy/1").aliases == ()
+    assert registry.find("pde-darcy@champion").number == 2
+    assert registry.find("pde-darcy/1").aliases == ("previous",)
     registry.note(name, Change(aliases={"challenger": None}))
     assert registry.state(name).with_alias("challenger") is None
 
@@ -93,33 +93,33 @@ def test_a_change_holds_while_mlflow_is_away(
 ) -> None:
     uri = f"sqlite:///{tmp_path}/mlflow.db"
     registry, away = opened(uri, tmp_path), opened(f"http://127.0.0.1:{free_port()}", tmp_path)
-    registry.record.add("lsm-darcy", {"identity": "first"})
-    registry.echo("lsm-darcy", uploads(uri, tmp_path))
-    away.note("lsm-darcy", Change(aliases={"champion": 1}, reason="by hand"))
+    registry.record.add("pde-darcy", {"identity": "first"})
+    registry.echo("pde-darcy", uploads(uri, tmp_path))
+    away.note("pde-darcy", Change(aliases={"champion": 1}, reason="by hand"))
     assert "`lsm runs sync` sends it from the store" in caplog.text
-    assert registry.find("lsm-darcy@champion").number == 1
-    assert [registry.echo("lsm-darcy") for _ in range(2)] == [1, 0]
+    assert registry.find("pde-darcy@champion").number == 1
+    assert [registry.echo("pde-darcy") for _ in range(2)] == [1, 0]
 
 
 def test_what_is_not_there_is_said_with_what_is(database: str, tmp_path: Path) -> None:
     registry = opened(database, tmp_path)
-    with pytest.raises(NoSuchModel, match=r"no lsm-pipe@champion in the registry .* no version"):
-        registry.find("lsm-pipe@champion")
-    registry.record.add("lsm-pipe", {"identity": "one"})
-    for missing in ("lsm-pipe@champion", "lsm-pipe/7"):
-        with pytest.raises(NoSuchModel, match=f"no {missing} in the registry .* found lsm-pipe/1"):
+    with pytest.raises(NoSuchModel, match=r"no pde-pipe@champion in the registry .* no version"):
+        registry.find("pde-pipe@champion")
+    registry.record.add("pde-pipe", {"identity": "one"})
+    for missing in ("pde-pipe@champion", "pde-pipe/7"):
+        with pytest.raises(NoSuchModel, match=f"no {missing} in the registry .* found pde-pipe/1"):
             registry.find(missing)
-    with pytest.raises(NoSuchModel, match="expected something like lsm-darcy@champion"):
+    with pytest.raises(NoSuchModel, match="expected something like pde-darcy@champion"):
         registry.find("pipe")
     with pytest.raises(ValueError, match="an alias is one of champion, challenger"):
-        registry.note("lsm-pipe", Change(aliases={"best": 1}))
+        registry.note("pde-pipe", Change(aliases={"best": 1}))
 
 
 def test_a_version_whose_upload_fails_comes_with_the_next_echo(
     database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     registry = opened(database, tmp_path)
-    registry.record.add("lsm-airfoil", {"identity": "broken"})
+    registry.record.add("pde-airfoil", {"identity": "broken"})
 
     def fails(*_: object, **__: object) -> None:
         raise OSError("the disk is full")
@@ -127,10 +127,10 @@ def test_a_version_whose_upload_fails_comes_with_the_next_echo(
     with monkeypatch.context() as patched:
         patched.setattr(mlflow.MlflowClient, "log_model_artifacts", fails)
         with pytest.raises(OSError, match="disk is full"):
-            registry.echo("lsm-airfoil", uploads(database, tmp_path / "first"))
-    assert registry.client.search_model_versions("name = 'lsm-airfoil'") == []
-    assert registry.echo("lsm-airfoil", uploads(database, tmp_path / "second")) == 1
-    (made,) = registry.client.search_model_versions("name = 'lsm-airfoil'")
+            registry.echo("pde-airfoil", uploads(database, tmp_path / "first"))
+    assert registry.client.search_model_versions("name = 'pde-airfoil'") == []
+    assert registry.echo("pde-airfoil", uploads(database, tmp_path / "second")) == 1
+    (made,) = registry.client.search_model_versions("name = 'pde-airfoil'")
     assert int(made.version) == 1
 
 
@@ -138,18 +138,18 @@ def test_what_only_mlflow_knows_is_taken_in_once(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path}/mlflow.db"
     earlier = opened(uri, tmp_path / "earlier")
     for identity in ("first", "second"):
-        earlier.record.add("lsm-darcy", {"identity": identity})
-    earlier.echo("lsm-darcy", uploads(uri, tmp_path))
-    earlier.note("lsm-darcy", Change(aliases={"champion": 2}))
-    earlier.note("lsm-darcy", Change(tags={"locked": "these"}))
+        earlier.record.add("pde-darcy", {"identity": identity})
+    earlier.echo("pde-darcy", uploads(uri, tmp_path))
+    earlier.note("pde-darcy", Change(aliases={"champion": 2}))
+    earlier.note("pde-darcy", Change(tags={"locked": "these"}))
     registry = opened(uri, tmp_path / "now")
-    assert registry.find("lsm-darcy@champion").number == 2
-    assert registry.state("lsm-darcy").tags == {"locked": "these"}
-    (change,) = registry.record.history("lsm-darcy")
+    assert registry.find("pde-darcy@champion").number == 2
+    assert registry.state("pde-darcy").tags == {"locked": "these"}
+    (change,) = registry.record.history("pde-darcy")
     assert change.reason == "taken in from MLflow"
-    assert registry.echo("lsm-darcy", uploads(uri, tmp_path)) == 0
-    earlier.client.delete_registered_model("lsm-darcy")
-    assert len(opened(uri, tmp_path / "now").state("lsm-darcy").newest_first()) == 2
+    assert registry.echo("pde-darcy", uploads(uri, tmp_path)) == 0
+    earlier.client.delete_registered_model("pde-darcy")
+    assert len(opened(uri, tmp_path / "now").state("pde-darcy").newest_first()) == 2
 
 
 def test_a_registry_with_versions_of_others_is_not_mixed_with_ours(tmp_path: Path) -> None:
@@ -157,17 +157,18 @@ def test_a_registry_with_versions_of_others_is_not_mixed_with_ours(tmp_path: Pat
     ours, theirs = opened(uri, tmp_path / "ours"), opened(uri, tmp_path / "theirs")
     for registry, identity in ((ours, "mine"), (theirs, "yours")):
         assert registry.record.names() == []
-        registry.record.add("lsm-darcy", {"identity": identity})
-    ours.echo("lsm-darcy", uploads(uri, tmp_path))
-    with pytest.raises(StoreUnavailable, match="has other versions of lsm-darcy than the store"):
-        theirs.echo("lsm-darcy", uploads(uri, tmp_path))
-    assert ours.echo("lsm-darcy", uploads(uri, tmp_path)) == 0
+        registry.record.add("pde-darcy", {"identity": identity})
+    ours.echo("pde-darcy", uploads(uri, tmp_path))
+    with pytest.raises(StoreUnavailable, match="has other versions of pde-darcy than the store"):
+        theirs.echo("pde-darcy", uploads(uri, tmp_path))
+    assert ours.echo("pde-darcy", uploads(uri, tmp_path)) == 0
 
 
 def test_references_are_told_from_paths_and_identities() -> None:
-    assert is_reference("lsm-navier_stokes@champion")
-    assert is_reference("lsm-darcy/12")
-    for other in ("lsm-darcy", "lsm-darcy/0", "0123456789abcdef", "models/lsm-darcy@champion"):
+    assert is_reference("pde-navier_stokes@champion")
+    assert is_reference("pde-darcy/12")
+    assert is_reference("pde-darcy@champion-paper-official")
+    for other in ("pde-darcy", "pde-darcy/0", "0123456789abcdef", "models/pde-darcy@champion"):
         assert not is_reference(other)
 
 

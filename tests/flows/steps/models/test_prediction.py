@@ -6,9 +6,10 @@ import pytest
 import xarray as xr
 
 from flows.errors import BadInput
+from flows.steps.models.champions import promote
 from flows.steps.models.packaging import package, trained_run
 from flows.steps.models.prediction import Outputs, find_model, predict_file
-from flows.steps.models.registration import promote, register_run, registered_models
+from flows.steps.models.registration import register_run, registered_models
 from storage.location import Location
 from tests.flows.steps.trained_runs import cell, random_samples, write_run
 from tests.storage.tracking.mlflow_server import record_run
@@ -153,25 +154,26 @@ def test_run_folder_and_registry_lead_to_the_same_model(root: Location, tmp_path
         record_run(uri, tmp_path, made.identity)
     first = register_run(runs[0].identity, root, uri)
     second = register_run(runs[1].identity, root, uri, alias="challenger")
-    assert (first.aliases, second.aliases) == (("champion",), ("challenger",))
+    assert (first.aliases, second.aliases) == (("champion", "champion-smoke"), ("challenger",))
     assert first.tags["dataset"] == "d" * 64
     assert first.tags["test/rel_l2"] == "0.25"
     assert [(m["number"], m["name"]) for m in registered_models(root, uri)] == [
-        (2, "lsm-burgers"),
-        (1, "lsm-burgers"),
+        (2, "pde-burgers"),
+        (1, "pde-burgers"),
     ]
     folder = package(trained_run(runs[1].identity, root), tmp_path / "folder")
     inputs = random_samples(runs[0].data.benchmark, seed=9)
     expected = trained_run(runs[1].identity, root).predictor(inputs)["final"]
-    for text in ("lsm-burgers@challenger", "lsm-burgers/2", str(folder), runs[1].identity):
+    for text in ("pde-burgers@challenger", "pde-burgers/2", str(folder), runs[1].identity):
         found = find_model(text, root, uri)
         assert found.facts["identity"] == runs[1].identity
         assert np.array_equal(found.predictor(inputs)["final"], expected)
-    champion = find_model("lsm-burgers@champion", root, uri)
+    champion = find_model("pde-burgers@champion", root, uri)
     assert champion.facts["identity"] == runs[0].identity
-    assert promote("lsm-burgers@challenger", root, uri).aliases == ("challenger", "champion")
-    assert find_model("lsm-burgers@champion", root, uri).facts["identity"] == runs[1].identity
+    promoted = promote("pde-burgers@challenger", "better", root, uri)
+    assert promoted.aliases == ("champion", "champion-smoke")
+    assert find_model("pde-burgers@champion", root, uri).facts["identity"] == runs[1].identity
     # Whoever has the tracking store alone, or removed the run, gets MLflow's copy.
     (root / "checkpoints" / runs[1].identity).remove()
-    copied = find_model("lsm-burgers@champion", root, uri)
+    copied = find_model("pde-burgers@champion", root, uri)
     assert np.array_equal(copied.predictor(inputs)["final"], expected)

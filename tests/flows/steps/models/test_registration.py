@@ -47,12 +47,12 @@ def finished_run(seed: int, root: Location) -> Result:
 def test_each_finished_run_is_registered_once(folder: Path, root: Location, uri: str) -> None:
     run = finished_run(0, root)
     record_run(uri, folder, run.identity)
-    for expected in (["lsm-burgers/1"], ["lsm-burgers/1"]):
+    for expected in (["pde-burgers/1"], ["pde-burgers/1"]):
         told: list[str] = []
         registrar = Registrar(root, uri, told.append)
         registrar.add(run)
         assert told == expected
-    (version,) = ModelRegistry(uri, root).state("lsm-burgers").newest_first()
+    (version,) = ModelRegistry(uri, root).state("pde-burgers").newest_first()
     assert version.tags["identity"] == run.identity
     assert version.aliases == ()
 
@@ -85,11 +85,11 @@ def test_a_version_whose_run_was_removed_keeps_its_number_elsewhere(
     kept = Location.parse(str(tmp_path / "store"))
     for seed in (4, 5):
         register_once(finished_run(seed, kept).identity, kept, first)
-    removed = ModelRegistry(first, kept).find("lsm-burgers/1").tags["identity"]
+    removed = ModelRegistry(first, kept).find("pde-burgers/1").tags["identity"]
     (kept / "checkpoints" / removed).remove()
     second = f"sqlite:///{tmp_path}/second.db"
-    echo_models("lsm-burgers", kept, second)
-    there = ModelRegistry(second, kept).client.search_model_versions("name = 'lsm-burgers'")
+    echo_models("pde-burgers", kept, second)
+    there = ModelRegistry(second, kept).client.search_model_versions("name = 'pde-burgers'")
     assert {int(each.version): each.tags["identity"] == removed for each in there} == {
         1: True,
         2: False,

@@ -12,15 +12,14 @@ import numpy as np
 import pytest
 
 from flows.errors import BadInput
+from flows.steps.models.champions import TEST_SAMPLES, promote
 from flows.steps.models.judgement import (
-    LOCKED,
     RETRAIN_SUITE,
-    TEST_SAMPLES,
     judge,
     judge_left,
     settle_champion,
 )
-from flows.steps.models.registration import promote, register_run
+from flows.steps.models.registration import register_run
 from flows.steps.models.retraining import (
     NoChampion,
     champion_experiment,
@@ -36,13 +35,13 @@ from lsm_core.result import Result
 from storage.datasets.reader import Dataset
 from storage.location import Location
 from storage.runs.checkpoints import Checkpoints
-from storage.tracking.model_record import Change
+from storage.tracking.model_state import LOCKED, Change
 from storage.tracking.registry import ModelRegistry
 from tests.flows.steps.data.generation import generated
 from tests.flows.steps.trained_runs import cell, write_run
 from tests.storage.tracking.mlflow_server import record_run, running_server
 
-NAME = "lsm-burgers"
+NAME = "pde-burgers"
 PARAMETERS = {"resolution": 32, "solver_points": 64, "solver_steps": 20}
 
 
@@ -270,7 +269,7 @@ def test_the_test_samples_are_locked(
 ) -> None:
     registry.note(NAME, Change(aliases={"challenger": versions["equal"]}))
     judge("burgers", dataset, root, registry.uri)
-    locked = registry.state(NAME).tags[LOCKED]
+    locked = registry.state(NAME).locked["smoke"]
     plan = replace(cell("burgers", **PARAMETERS).data, n_train=6, n_validation=2)
     registry.note(NAME, Change(aliases={"challenger": versions["better"]}))
     with pytest.raises(BadInput, match="not those by which models of burgers are judged"):
@@ -278,17 +277,17 @@ def test_the_test_samples_are_locked(
     assert registry.find(f"{NAME}@champion").number == versions["usual"]
     # More training samples leave the test samples as they are.
     assert judge("burgers", written(plan, root).location, root, registry.uri).promoted
-    assert registry.state(NAME).tags[LOCKED] == locked
+    assert registry.state(NAME).locked["smoke"] == locked
 
 
 def test_promoting_a_model_of_other_data_unlocks_the_test_samples(
     registry: ModelRegistry, versions: dict[str, int], dataset: Location, root: Location
 ) -> None:
     registry.note(NAME, Change(tags={LOCKED: "of other samples"}))
-    promote(f"{NAME}/{versions['worse']}", root, registry.uri)
-    assert registry.state(NAME).tags[LOCKED] == "of other samples"
+    promote(f"{NAME}/{versions['worse']}", "by hand", root, registry.uri)
+    assert registry.state(NAME).locked["smoke"] == "of other samples"
     registry.note(NAME, Change(versions={versions["equal"]: {"dataset": "another"}}))
-    promote(f"{NAME}/{versions['equal']}", root, registry.uri)
+    promote(f"{NAME}/{versions['equal']}", "by hand", root, registry.uri)
     assert registry.find(f"{NAME}@champion").number == versions["equal"]
     registry.note(NAME, Change(aliases={"challenger": versions["better"]}))
     assert judge("burgers", dataset, root, registry.uri).promoted
@@ -299,25 +298,24 @@ def test_before_the_first_judgement_the_champions_own_test_samples_count(
 ) -> None:
     made = retrained(300, registry, root, dataset, offset=1.0)
     champion = register_run(made.identity, root, registry.uri)
-    promote(f"{NAME}/{champion.number}", root, registry.uri)
+    promote(f"{NAME}/{champion.number}", "by hand", root, registry.uri)
     registry.note(NAME, Change(tags={LOCKED: ""}))
     registry.note(NAME, Change(aliases={"challenger": versions["better"]}))
     plan = replace(cell("burgers", **PARAMETERS).data, n_train=4, n_validation=2, n_test=8)
     with pytest.raises(BadInput, match=f"instead of {champion.tags[TEST_SAMPLES]}"):
         judge("burgers", written(plan, root).location, root, registry.uri)
-    assert registry.state(NAME).tags[LOCKED] == ""
+    assert registry.state(NAME).locked["smoke"] == ""
     assert judge("burgers", dataset, root, registry.uri).promoted
-    assert registry.state(NAME).tags[LOCKED] == champion.tags[TEST_SAMPLES]
+    assert registry.state(NAME).locked["smoke"] == champion.tags[TEST_SAMPLES]
 
 
-def test_a_challenger_of_other_data_does_not_choose_the_test_samples(
+def test_models_of_other_data_or_size_are_judged_in_a_league_of_their_own(
     registry: ModelRegistry, versions: dict[str, int], dataset: Location, root: Location
 ) -> None:
     official = registry.find(f"{NAME}/{versions['better']}")
     registry.note(NAME, Change(versions={official.number: {"origin": "official"}}))
-    registry.note(NAME, Change(tags={LOCKED: ""}))
     registry.note(NAME, Change(aliases={"challenger": official.number}))
-    with pytest.raises(BadInput, match="trained on official data and the champion on generated"):
+    with pytest.raises(BadInput, match="there is no pde-burgers@champion-smoke-official to judge"):
         judge("burgers", dataset, root, registry.uri)
     assert registry.find(f"{NAME}@champion").number == versions["usual"]
     registry.note(NAME, Change(versions={official.number: {"origin": "generated"}}))
@@ -327,14 +325,14 @@ def test_a_challenger_of_other_data_does_not_choose_the_test_samples(
 def test_judging_needs_two_models(
     registry: ModelRegistry, dataset: Location, root: Location
 ) -> None:
-    with pytest.raises(BadInput, match="there is no lsm-burgers@challenger to judge"):
+    with pytest.raises(BadInput, match="there is no pde-burgers@challenger to judge"):
         judge("burgers", dataset, root, registry.uri)
 
 
 def test_a_challenger_starts_from_the_champion_with_more_samples(
     registry: ModelRegistry, root: Location
 ) -> None:
-    with pytest.raises(NoChampion, match="there is no champion lsm-darcy"):
+    with pytest.raises(NoChampion, match="there is no champion pde-darcy"):
         champion_experiment("darcy", root, registry.uri)
     made = cell("burgers", "fno", 0, **PARAMETERS)
     result = Checkpoints(root / "checkpoints" / made.identity).result()
@@ -462,14 +460,8 @@ def test_the_best_of_some_runs_challenges_the_champion(
     assert settle_champion([runs["usual"]], root, registry.uri) is None
     assert registry.find(f"{NAME}@champion").number == versions["better"]
     # Nor does a champion come back that somebody has replaced.
-    promote(f"{NAME}/{versions['worse']}", root, registry.uri)
+    promote(f"{NAME}/{versions['worse']}", "by hand", root, registry.uri)
     assert settle_champion([runs["better"]], root, registry.uri) is None
-    # A verdict whose promotion did not come about is given again.
-    registry.note(NAME, Change(versions={versions["better"]: {"judged/promoted": "True"}}))
-    again = settle_champion([runs["better"]], root, registry.uri)
-    assert again is not None
-    assert again.promoted
-    assert registry.find(f"{NAME}@champion").number == versions["better"]
 
 
 def test_a_run_whose_epoch_the_test_samples_chose_does_not_challenge(
@@ -481,11 +473,17 @@ def test_a_run_whose_epoch_the_test_samples_chose_does_not_challenge(
     assert settle_champion([replace(run, selection="last")], root, registry.uri) is not None
 
 
-def test_a_champion_that_learned_nothing_gives_way(
-    registry: ModelRegistry, versions: dict[str, int], dataset: Location, root: Location
+def test_a_larger_preset_has_a_champion_of_its_own_which_is_the_champion(
+    root: Location, server: str, dataset: Location, registry: ModelRegistry
 ) -> None:
-    run = finished(versions["worse"], registry, root, dataset, preset="quick", test={"rel_l2": 2.0})
+    made = retrained(400, registry, root, dataset, offset=3.0)
+    number = register_run(made.identity, root, server).number
+    registry.note(NAME, Change(versions={number: {"preset": "quick"}}))
+    small = registry.find(f"{NAME}@champion-smoke")
+    run = finished(number, registry, root, dataset, preset="quick", test={"rel_l2": 2.0})
     verdict = settle_champion([run], root, registry.uri)
     assert verdict is not None
-    assert verdict.reason == "the champion only showed that it runs"
-    assert registry.find(f"{NAME}@champion").number == versions["worse"]
+    assert verdict.reason == "the first champion of quick"
+    assert registry.find(f"{NAME}@champion").number == number
+    assert registry.find(f"{NAME}@champion-smoke").number == small.number
+    assert registry.client.get_registered_model(NAME).aliases["champion-quick"] == str(number)

@@ -15,7 +15,8 @@ from mlflow import MlflowClient
 from safetensors.torch import save
 
 from flows.engine.own_server import free_port
-from flows.steps.models.registration import promote, register_run
+from flows.steps.models.champions import promote
+from flows.steps.models.registration import register_run
 from flows.steps.reports.attachments import Attachments
 from flows.steps.reports.efficiency import log_efficiency
 from flows.steps.reports.results import keep_cost, keep_outcomes
@@ -78,7 +79,7 @@ def before(root: Location, uri: str) -> dict[str, Any]:
     send_stored_report(root, open_tracking(uri, root, EXPERIMENT), SUITE)
     register_run(runs[0].identity, root, uri)
     register_run(runs[1].identity, root, uri, alias="challenger")
-    promote("lsm-burgers/2", root, uri)
+    promote("pde-burgers/2", "by hand", root, uri)
     return known(uri)
 
 
@@ -160,7 +161,7 @@ def test_what_was_lost_is_back_as_it_was_and_a_second_time_nothing_is_sent(
     root: Location, uri: str, before: dict[str, Any]
 ) -> None:
     assert len(before["runs"]) == 5
-    assert before["models"]["lsm-burgers"]["champion"][0]["champion"] == 2
+    assert before["models"]["pde-burgers"]["champion"][0]["champion"] == 2
     shared = [run for run in before["runs"].values() if f"suite/{OTHER}" in run["tags"]]
     assert len(shared) == 1
     lose(root)
