@@ -47,7 +47,7 @@ BRANCH = 0.3
 class LsmOursConfig:
     """Everything that can be chosen about it.
 
-    The channels are `width` times 1, 2, 4, 4, ... from the finest scale on.
+    The channels are `width` times 1, 2, 4, 8, 8, ... from the finest scale on.
     """
 
     width: int = 32
@@ -61,14 +61,15 @@ class LsmOursConfig:
 
     def __post_init__(self) -> None:
         check_choices(self)
-        check_at_least(1, self, "width", "n_scales", "n_tokens", "head_width")
+        check_at_least(1, self, "width", "n_tokens", "head_width")
+        check_at_least(2, self, "n_scales")
         if self.n_basis < 0 or self.n_basis % 2:
             raise ValueError(f"n_basis must be even and not negative, got {self.n_basis}")
 
     @property
     def widths(self) -> tuple[int, ...]:
         """Return the channels of every scale, finest first."""
-        return tuple(self.width * min(2**scale, 4) for scale in range(self.n_scales))
+        return tuple(self.width * min(2**scale, 8) for scale in range(self.n_scales))
 
 
 class ResidualBlock(nn.Module):
@@ -155,9 +156,9 @@ class LsmOurs(nn.Module):
         known += [unit_coordinates(shape.space)] if config.has_coordinates else []
         self.register_buffer("coordinates", torch.cat(known, dim=-1), persistent=False)
         self.lift = nn.Linear(shape.n_inputs + self.coordinates.shape[-1], widths[0])
-        self.down = nn.ModuleList(ResidualBlock(config, n_dims, width) for width in widths)
-        self.solve = nn.ModuleList(LatentSpectralBlock(config, width) for width in widths)
         self.coarsen = nn.ModuleList(nn.Linear(*pair) for pair in pairwise(widths))
+        self.down = nn.ModuleList(ResidualBlock(config, n_dims, width) for width in widths[1:])
+        self.solve = nn.ModuleList(LatentSpectralBlock(config, width) for width in widths[1:])
         self.refine = nn.ModuleList(nn.Linear(b, a) for a, b in pairwise(widths))
         self.up = nn.ModuleList(ResidualBlock(config, n_dims, width) for width in widths[:-1])
         self.head = Head(widths[0], config.head_width, shape.n_outputs)
@@ -166,17 +167,17 @@ class LsmOurs(nn.Module):
         """Return the predicted fields."""
         coordinates = self.coordinates.to(field.dtype).expand(len(field), *self.coordinates.shape)
         inputs = pad_to(torch.cat([field, coordinates], dim=-1), self.padded, self.boundary)
-        finest, *coarser = self.solved_scales(self.lift(inputs))
-        return self.head(crop_to(self.merged([finest, *coarser]), self.space))
+        scales = self.solved_scales(self.lift(inputs))
+        return self.head(crop_to(self.merged(scales), self.space))
 
-    def solved_scales(self, features: Field) -> list[Tensor]:
-        """Return the features of every scale after its block and its solving process."""
-        scales: list[Tensor] = []
-        for number, (block, solve) in enumerate(zip(self.down, self.solve, strict=True)):
-            if number:
-                features = self.coarsen[number - 1](pool(features, "average"))
-            features = solve(block(features))
-            scales.append(features)
+    def solved_scales(self, finest: Field) -> list[Tensor]:
+        """Return the features of every scale, the coarser ones after their solving process.
+
+        The finest has the most points and the fewest channels: it would take a third of the time.
+        """
+        scales = [finest]
+        for coarsen, block, solve in zip(self.coarsen, self.down, self.solve, strict=True):
+            scales.append(solve(block(coarsen(pool(scales[-1], "average")))))
         return scales
 
     def merged(self, scales: list[Tensor]) -> Tensor:
@@ -246,7 +247,7 @@ def preset(task: Task) -> LsmOursConfig:
     On periodic problems, whose fields are smooth, it has no normalisation in its residual blocks
     and no coordinates.
     """
-    width = {1: 24, 2: 16}.get(task.n_dims, 8)
+    width = {1: 16, 2: 14}.get(task.n_dims, 8)
     config = LsmOursConfig(
         width=width,
         normalization="none" if task.is_periodic else "sample",
