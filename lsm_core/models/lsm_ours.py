@@ -98,7 +98,7 @@ class LatentSpectralBlock(nn.Module):
     With h the normalised field, p its points and m the tokens:
 
         T_m = V sum over p of softmax_p(k_m . h(p)) h(p)
-        T'  = T + sum over k of a_k sin(pi k T / n) + b_k cos(pi k T / n),    k = 0 .. n-1
+        T'  = T + sum over k of a_k sin(pi k T / n) + b_k cos(pi k T / n),    k = 1 .. n
         y(p) = x(p) + sum over m of softmax_m(h(p) . Q T'_m / sqrt(width)) W T'_m
     """
 
@@ -108,12 +108,14 @@ class LatentSpectralBlock(nn.Module):
         super().__init__()
         self.key = nn.Linear(width, config.n_tokens, bias=False)
         nn.init.normal_(self.key.weight, std=width**-0.5)
-        self.value, self.query, self.back = (nn.Linear(width, width) for _ in range(3))
+        self.value, self.back = nn.Linear(width, width), nn.Linear(width, width)
+        # A bias would add the same to the scores of all tokens.
+        self.query = nn.Linear(width, width, bias=False)
         self.back.weight.data *= BRANCH
         half = config.n_basis // 2
         self.sine_weights = nn.Parameter(torch.randn(width, half) / max(1, config.n_basis))
         self.cosine_weights = nn.Parameter(torch.randn(width, half) / max(1, config.n_basis))
-        steps = torch.arange(half) * (pi / max(1, half))
+        steps = torch.arange(1, half + 1) * (pi / max(1, half))
         self.register_buffer("frequencies", steps, persistent=False)
 
     def forward(self, field: Field) -> Field:
