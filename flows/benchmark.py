@@ -8,9 +8,10 @@ from flows.engine.cells import run_cells
 from flows.engine.pool import cancel_cells
 from flows.engine.run_names import named, some
 from flows.engine.suite import Suite, finish_suite
-from flows.parameters import Benchmarks, Models, Seeds, Where
+from flows.engine.tries import A_MONTH, tried_once_more
+from flows.parameters import Benchmarks, Device, Models, Seeds, Where
 from flows.settings import current_settings
-from lsm_core.names import PresetName
+from lsm_core.names import Precision, PresetName
 
 
 def _name(parameters: dict[str, Any]) -> str:
@@ -20,7 +21,10 @@ def _name(parameters: dict[str, Any]) -> str:
     return f"{kind}-{parameters['preset']}: {models} on {benchmarks}"
 
 
-@flow(name="lsm", flow_run_name=named(_name), on_cancellation=[cancel_cells])
+@flow(
+    name="lsm", flow_run_name=named(_name), on_cancellation=[cancel_cells], timeout_seconds=A_MONTH
+)
+@tried_once_more
 def lsm(
     preset: PresetName = "quick",
     benchmarks: Benchmarks | None = None,
@@ -28,6 +32,9 @@ def lsm(
     seeds: Seeds | None = None,
     official: bool = False,
     cells: Where = "here",
+    precision: Precision | None = None,
+    compile: bool = False,
+    device: Device | None = None,
 ) -> dict[str, Any]:
     """Prepare the data, train every model on every benchmark, compare, and write the report.
 
@@ -43,18 +50,26 @@ def lsm(
             is asked before their addresses); the comparison is another one then.
         cells: Where cells train: `here`, in processes of this run; on the `pool` of cells, each a
             run of its own; `auto` takes the pool for presets that take longer than quick.
+        precision: The numbers that products are made of: float32, tf32 or bfloat16, the latter two
+            for GPUs; none given means the preset's. Such cells have a name of their own.
+        compile: Let torch compile the models, for GPUs.
+        device: What cells train on: cpu, cuda, cuda:1 or mps; none given means LSM_DEVICE where
+            they train.
 
     """
-    from flows.steps.training.cells import benchmark_cells
+    from flows.steps.training.cells import benchmark_cells, computing, in_words
 
-    settings = current_settings()
+    settings, changes = current_settings(), computing(precision, compile)
+    wanted = benchmark_cells(preset, benchmarks, models, seeds or [0], changes)
     suite = Suite(
         study="benchmark",
         preset=preset,
         official=official,
-        cells=benchmark_cells(preset, benchmarks, models, seeds or [0]),
+        cells=wanted,
+        names=[in_words(changes)] * len(wanted) if changes else (),
         register=True,
         where=cells,
+        device=device,
     )
     outcomes = run_cells(suite, settings)
     report = finish_suite(suite, outcomes, settings)

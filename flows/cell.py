@@ -8,12 +8,14 @@ from prefect import flow
 
 from flows.engine.schedule import cell_name
 from flows.engine.tasks import train_cell
+from flows.engine.tries import A_WEEK
+from flows.parameters import Device
 from flows.settings import current_settings
 from lsm_core.names import BenchmarkName, ModelName, PresetName
 from storage.errors import LeaseLost
 
 
-@flow(name="cell")
+@flow(name="cell", retries=0, timeout_seconds=A_WEEK)  # its task is tried again
 def cell(
     identity: str,
     benchmark: BenchmarkName,
@@ -23,6 +25,7 @@ def cell(
     study: str = "benchmark",
     setting: str = "",
     data: str = "",
+    device: Device | None = None,
 ) -> dict[str, Any]:
     """Train one cell that a comparison has asked for and return its error.
 
@@ -38,6 +41,7 @@ def cell(
         study: The comparison that asked for it first.
         setting: What the cell is called there, where problem and model do not tell.
         data: Where its dataset lies.
+        device: What to train on; none given means LSM_DEVICE of the worker.
 
     """
     from flows.steps.data.datasets import location_of
@@ -55,7 +59,7 @@ def cell(
         study=study,
         n_threads=settings.n_workers,
         setting=setting,
-        slot=slots(settings.device, 1, settings.n_workers)[0],
+        slot=slots(device or settings.device, 1, settings.n_workers)[0],
     )
     result = None
     while result is None:

@@ -6,12 +6,16 @@ from pydantic import Field
 
 from lsm_core.names import BenchmarkName, ModelName
 
+DEVICES = r"^(auto|cpu|mps|cuda(:[0-9]+)?)$"
+
 Positive = Annotated[int, Field(ge=1)]
 Seeds = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
 Level = Annotated[float, Field(gt=0, lt=1)]
 Gain = Annotated[float, Field(ge=0, lt=1)]
 Benchmarks = Annotated[list[BenchmarkName], Field(min_length=1)]
 Models = Annotated[list[ModelName], Field(min_length=1)]
+Device = Annotated[str, Field(pattern=DEVICES)]
+"""What cells train on; LSM_DEVICE where they train if none is given."""
 Where = Literal["here", "pool", "auto"]
 """Where cells train: in the run that asks for them, on the pool of cells, or as the preset says."""
 Rows = Annotated[list[str], Field(min_length=1)]

@@ -7,6 +7,7 @@ from prefect.artifacts import create_markdown_artifact
 
 from flows.engine.run_names import named, some
 from flows.engine.tasks import convert_official, generate_dataset
+from flows.engine.tries import A_MONTH, tried_once_more
 from flows.parameters import Benchmarks, Positive
 from flows.settings import current_settings
 from lsm_core.names import BenchmarkName, PresetName
@@ -17,7 +18,8 @@ def _name(parameters: dict[str, Any]) -> str:
     return f"prepare-{kind}: {some(parameters['benchmarks'], 'all problems')}"
 
 
-@flow(name="prepare", flow_run_name=named(_name))
+@flow(name="prepare", flow_run_name=named(_name), timeout_seconds=A_MONTH)
+@tried_once_more
 def prepare(
     benchmarks: Benchmarks | None = None,
     preset: PresetName = "quick",

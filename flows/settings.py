@@ -20,6 +20,7 @@ CONTROL_POOL, CELL_POOL = "lsm-control", "lsm-cells"
 
 They are two, or comparisons that wait for their cells would take the places of those.
 """
+CELL_DEPLOYMENT = "cell/train-cell"
 URGENT_QUEUE = "sources"
 """The queue of cells that others start from; workers empty it first."""
 MLFLOW_PORT = 5000

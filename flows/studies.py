@@ -10,10 +10,11 @@ from flows.engine.cells import run_cells
 from flows.engine.pool import cancel_cells
 from flows.engine.run_names import named
 from flows.engine.suite import Suite, finish_suite, link_report
+from flows.engine.tries import A_MONTH, tried_once_more
 from flows.errors import BadInput, CellsFailed
-from flows.parameters import Benchmarks, Models, Positive, Rows, Seeds, Where
+from flows.parameters import Benchmarks, Device, Models, Positive, Rows, Seeds, Where
 from flows.settings import current_settings
-from lsm_core.names import PresetName, StudyName
+from lsm_core.names import Precision, PresetName, StudyName
 from storage.errors import translated
 
 Results = list[dict[str, Any]]
@@ -25,7 +26,13 @@ def _name(parameters: dict[str, Any]) -> str:
     return ": ".join(words[:2])
 
 
-@flow(name="study", flow_run_name=named(_name), on_cancellation=[cancel_cells])
+@flow(
+    name="study",
+    flow_run_name=named(_name),
+    on_cancellation=[cancel_cells],
+    timeout_seconds=A_MONTH,
+)
+@tried_once_more
 def study(
     name: StudyName,
     preset: PresetName = "quick",
@@ -35,6 +42,9 @@ def study(
     benchmarks: Benchmarks | None = None,
     official: bool = False,
     cells: Where = "here",
+    precision: Precision | None = None,
+    compile: bool = False,
+    device: Device | None = None,
 ) -> Results:
     """Run any study by its name, or some rows of it, and return what came of each cell.
 
@@ -51,22 +61,28 @@ def study(
             have is refused.
         cells: Where cells train: `here`, in processes of this run; on the `pool` of cells, each a
             run of its own; `auto` takes the pool for presets that take longer than quick.
+        precision: The numbers that products are made of: float32, tf32 or bfloat16, the latter two
+            for GPUs; none given means the preset's. Such cells have a name of their own.
+        compile: Let torch compile the models, for GPUs.
+        device: What cells train on: cpu, cuda, cuda:1 or mps; none given means LSM_DEVICE where
+            they train.
 
     """
-    from flows.steps.training.cells import bind
+    from flows.steps.training.cells import bind, changed, computing, in_words
     from lsm_core.studies.catalogue import study_cells
     from lsm_core.studies.sections import setting_table
 
-    settings = current_settings()
+    settings, changes = current_settings(), computing(precision, compile)
     with translated(ValueError, into=BadInput):
         wanted = study_cells(name, preset, seeds, models, rows, benchmarks)
     suite = Suite(
         study=name,
         preset=preset,
         official=official,
-        cells=[bind(cell.experiment) for cell in wanted],
-        names=[cell.setting for cell in wanted],
+        cells=[bind(changed(cell.experiment, changes)) for cell in wanted],
+        names=[in_words(changes, cell.setting) for cell in wanted],
         where=cells,
+        device=device,
     )
     outcomes = run_cells(suite, settings)
     finish_suite(suite, outcomes, settings, setting_table(outcomes))
@@ -85,7 +101,8 @@ stability = study.with_options(name="stability")
 """The names under which Prefect lists the deployments; which study each runs is in prefect.yaml."""
 
 
-@flow(name="efficiency")
+@flow(name="efficiency", timeout_seconds=A_MONTH)
+@tried_once_more
 def efficiency(models: Models | None = None, sizes: list[Positive] | None = None) -> Results:
     """Measure what models cost on larger and larger grids.
 

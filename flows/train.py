@@ -9,7 +9,8 @@ from flows.engine.cells import run_cells
 from flows.engine.pool import cancel_cells
 from flows.engine.run_names import named
 from flows.engine.suite import Suite, finish_suite
-from flows.parameters import Benchmarks, Models, Positive, Seeds, TrainingSetting, Where
+from flows.engine.tries import A_MONTH, tried_once_more
+from flows.parameters import Benchmarks, Device, Models, Positive, Seeds, TrainingSetting, Where
 from flows.settings import current_settings
 from lsm_core.names import PresetName
 
@@ -19,7 +20,13 @@ def _name(parameters: dict[str, Any]) -> str:
     return f"train-{parameters['preset']}: {models} on {benchmarks}"
 
 
-@flow(name="train", flow_run_name=named(_name), on_cancellation=[cancel_cells])
+@flow(
+    name="train",
+    flow_run_name=named(_name),
+    on_cancellation=[cancel_cells],
+    timeout_seconds=A_MONTH,
+)
+@tried_once_more
 def train(
     benchmarks: Benchmarks,
     models: Models,
@@ -32,6 +39,7 @@ def train(
     frozen: list[str] | None = None,
     official: bool = False,
     cells: Where = "here",
+    device: Device | None = None,
 ) -> list[dict[str, Any]]:
     """Train models on benchmarks, one at a time here, or all at once on the pool of cells.
 
@@ -53,6 +61,8 @@ def train(
             source that is a problem. LSM_MIRRORS is asked before their addresses.
         cells: Where runs train: `here`, in processes of this run; on the `pool` of cells, each a
             run of its own; `auto` takes the pool for presets that take longer than quick.
+        device: What runs train on: cpu, cuda, cuda:1 or mps; none given means LSM_DEVICE where they
+            train.
 
     """
     from flows.steps.training.cells import chosen_cell
@@ -72,6 +82,7 @@ def train(
         at_once=1,
         n_threads=threads,
         n_ranks=ranks,
+        device=device,
     )
     outcomes = run_cells(suite, settings)
     finish_suite(suite, outcomes, settings, with_report=False)

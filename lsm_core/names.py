@@ -61,6 +61,9 @@ StudyName = Literal[
     "burgers-settings",
 ]
 
+Precision = Literal["float32", "tf32", "bfloat16"]
+"""The numbers that products and convolutions are made of; the latter two are for GPUs."""
+
 Scheme = Literal["none", "pointwise", "channel"]
 """How fields are normalised: not, by the statistics of every point, or by those of a channel."""
 

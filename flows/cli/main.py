@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn, get_args
 
 from flows.cli import data, models, operations, results, training
-from lsm_core.names import BenchmarkName, ModelName, PresetName, StudyName
+from lsm_core.names import BenchmarkName, ModelName, Precision, PresetName, StudyName
 
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
@@ -34,6 +34,20 @@ OFFICIAL: Argument = (
         "help": "on the published files instead of generated data; LSM_MIRRORS is asked first",
     },
 )
+
+PRECISION: Argument = (
+    "--precision",
+    {"choices": get_args(Precision), "help": "of products and convolutions; tf32, bfloat16: GPUs"},
+)
+COMPILE: Argument = (
+    "--compile",
+    {"action": "store_true", "default": None, "help": "let torch compile the model; for GPUs"},
+)
+DEVICE: Argument = (
+    "--device",
+    {"metavar": "NAME", "help": "cpu, cuda, cuda:1, mps or auto (LSM_DEVICE)"},
+)
+COMPUTING = (PRECISION, COMPILE, DEVICE)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -122,7 +136,7 @@ def _add_data(verbs: Verbs) -> None:
 
 
 def _add_training(verbs: Verbs) -> None:
-    train = _add(verbs, "train", training.train, PRESET, OFFICIAL)
+    train = _add(verbs, "train", training.train, PRESET, OFFICIAL, *COMPUTING)
     train.add_argument("model", choices=MODELS)
     train.add_argument("benchmark", choices=BENCHMARKS)
     train.add_argument("--seed", type=_seed, default=0)
@@ -136,22 +150,23 @@ def _add_training(verbs: Verbs) -> None:
     train.add_argument("--fraction", type=float, help="part of the training samples to use")
     train.add_argument("--epochs", type=_positive)
     train.add_argument("--batch-size", type=_positive)
+    train.add_argument("--accumulation", type=_positive, metavar="N", help="parts of a batch")
     train.add_argument("--learning-rate", type=float)
     train.add_argument("--selection", choices=("last", "best_validation", "best_test"))
     train.add_argument("--ranks", type=_positive, default=1, help="processes that train together")
-    bench = _add(verbs, "benchmark", training.benchmark, PRESET, OFFICIAL)
+    bench = _add(verbs, "benchmark", training.benchmark, PRESET, OFFICIAL, *COMPUTING)
     bench.add_argument("--benchmarks", nargs="+", choices=[*BENCHMARKS, "all"])
     bench.add_argument("--models", nargs="+", choices=[*MODELS, "all"])
     bench.add_argument("--seeds", nargs="+", type=_seed, default=[0])
-    study = _add(verbs, "study", training.study, PRESET, OFFICIAL)
+    study = _add(verbs, "study", training.study, PRESET, OFFICIAL, *COMPUTING)
     study.add_argument("name", choices=("efficiency", *get_args(StudyName)))
     study.add_argument("--seeds", nargs="+", type=_seed, help="0; for stability 0 1 2 3 4")
     study.add_argument(
         "--models",
         nargs="+",
         choices=MODELS,
-        help="for efficiency, resolutions and transfer, the paper's if none; for stability, lsm if "
-        "none; the other studies are of LSM alone",
+        help="for efficiency the paper's if none, for resolutions and transfer later ones, too; "
+        "for stability, lsm if none; the other studies are of LSM alone",
     )
     study.add_argument("--rows", nargs="+", metavar="ROW", help="rows of the table; all if none")
     study.add_argument(
@@ -168,6 +183,11 @@ def _add_training(verbs: Verbs) -> None:
         metavar="N",
         help="for efficiency, points along a side; the paper's 64 to 1024 if none",
     )
+    study.add_argument(
+        "--estimate",
+        action="store_true",
+        help="for efficiency: measure nothing, estimate steps on GPUs that are not here",
+    )
 
 
 def _add_results(verbs: Verbs) -> None:
@@ -177,6 +197,9 @@ def _add_results(verbs: Verbs) -> None:
     report.add_argument("about", nargs="?", choices=("runs", "data", "results"), default="runs")
     report.add_argument("--out", default="RESULTS.md", help="page of all `results`; RESULTS.md")
     report.add_argument("--note", default="", help="a remark for the page of `results`")
+    board = _add(verbs, "board", results.board)
+    board.add_argument("--preset", choices=PRESETS, help="only its runs; all if none is named")
+    board.add_argument("--out", type=Path, metavar="FOLDER", help="for one CSV a task, too")
     _add(verbs, "runs", results.runs).add_argument("action", choices=("sync",))
 
 
@@ -212,6 +235,9 @@ def _add_operations(verbs: Verbs) -> None:
         "restore copy the databases",
     )
     stack.add_argument("folder", nargs="?", type=Path, help="of the copies, to backup and restore")
+    store = _add(verbs, "store", operations.store)
+    store.add_argument("action", choices=("prune",), help="show what nothing refers to")
+    store.add_argument("--free", action="store_true", help="and free it")
     doctor = _add(verbs, "doctor", operations.doctor)
     doctor.add_argument("--data", action="store_true", help="read every dataset, too")
 

@@ -31,6 +31,20 @@ def report(options: argparse.Namespace) -> None:
         show_where(options, settings, str(report.page))
 
 
+def board(options: argparse.Namespace) -> None:
+    """Compare models task by task, with what each figure rests on, and write the page."""
+    from flows.settings import current_settings
+    from flows.steps.reports.board import board_text, measured_runs, write_board
+    from lsm_core.reporting.board import boards
+
+    settings = current_settings()
+    measured = measured_runs(settings.root, options.preset)
+    found = boards(measured)
+    page = str(write_board(settings.root, measured, options.out))
+    plain = {"page": page, "tasks": [board.to_plain() for board in found]}
+    show(options, plain, f"{board_text(found)}\n\nBoard:  {shown_path(page)}")
+
+
 def runs(options: argparse.Namespace) -> None:
     """Send what MLflow lacks of all that the store holds."""
     from dataclasses import asdict

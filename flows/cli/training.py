@@ -2,10 +2,14 @@
 
 import argparse
 import os
-from typing import Any, get_args
+import re
+from typing import TYPE_CHECKING, Any, get_args
 
 from flows.cli.results import result_table, show_where
 from flows.cli.session import session, show
+
+if TYPE_CHECKING:
+    from flows.settings import Settings
 
 
 def train(options: argparse.Namespace) -> None:
@@ -29,6 +33,7 @@ def train(options: argparse.Namespace) -> None:
             training=_changes(options),
             frozen=options.freeze,
             official=options.official,
+            device=_device(options),
         )
     show(options, results, result_table(results))
 
@@ -41,7 +46,7 @@ def _train_as_rank(options: argparse.Namespace) -> None:
     from flows.steps.data.official import converted_plan
     from flows.steps.training.cells import chosen_cell, on_official_data, plans_of
     from flows.steps.training.run import train
-    from flows.steps.training.workplace import workplace
+    from flows.steps.training.workplace import Slot, workplace
 
     settings = current_settings()
     cell = chosen_cell(
@@ -60,13 +65,16 @@ def _train_as_rank(options: argparse.Namespace) -> None:
         cell = on_official_data(cell, plans)
     dataset = location_of(cell.data, settings.root).url
     threads = max(1, settings.n_workers // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
-    place = workplace(settings, dataset, study="train", n_threads=threads)
+    slot = Slot(_device(options) or settings.device)
+    place = workplace(settings, dataset, study="train", n_threads=threads, slot=slot)
     with show_progress():
         progress = current_progress()
         result = train(
             cell,
             place,
-            lambda message: progress.update("train", message["done"], message["total"]),
+            lambda message: progress.update(
+                "train", message["done"], message["total"], message["note"]
+            ),
         )
     if os.environ.get("RANK", "0") == "0":
         results = [result.to_plain()]
@@ -81,18 +89,64 @@ def _changes(options: argparse.Namespace) -> dict[Any, Any]:
     return {name: given[name] for name in get_args(TrainingSetting) if given.get(name) is not None}
 
 
+def _device(options: argparse.Namespace) -> str | None:
+    """Return the device that is asked for, None for that of the settings; BadInput for no name."""
+    from flows.errors import BadInput
+    from flows.parameters import DEVICES
+
+    if options.device is not None and not re.match(DEVICES, options.device):
+        raise BadInput(f"--device is auto, cpu, cuda, cuda:1 or mps, not {options.device!r}")
+    return str(options.device) if options.device else None
+
+
 def benchmark(options: argparse.Namespace) -> None:
     """Prepare, train, compare and report."""
+    from flows.settings import current_settings
     from lsm_core.result import suite_name
 
-    with session(trains=True) as settings:
-        from flows.benchmark import lsm
-
-        benchmarks, models = _chosen(options.benchmarks), _chosen(options.models)
-        outcome = lsm(options.preset, benchmarks, models, options.seeds, options.official)
-    show(options, outcome, result_table(outcome["results"]))
+    settings = current_settings()
+    benchmarks, models = _chosen(options.benchmarks), _chosen(options.models)
     suite = suite_name("benchmark", options.preset, options.official)
+    outcome = None
+    if not options.official:  # what those cells are is known when the files are there
+        outcome = _settled(settings, suite, options, benchmarks, models)
+    if outcome is None:
+        with session(trains=True):
+            from flows.benchmark import lsm
+
+            outcome = lsm(
+                options.preset,
+                benchmarks,
+                models,
+                options.seeds,
+                options.official,
+                precision=options.precision,
+                compile=bool(options.compile),
+                device=_device(options),
+            )
+    show(options, outcome, result_table(outcome["results"]))
     show_where(options, settings, outcome["report"], suite)
+
+
+def _settled(
+    settings: "Settings", suite: str, options: argparse.Namespace, benchmarks: Any, models: Any
+) -> dict[str, Any] | None:
+    """Return what the flow would if there is nothing to do for it; None if there is."""
+    if not (settings.root / "settled" / f"{suite}.json").exists():
+        return None  # before anything is imported that takes seconds
+    from flows.steps.reports.settled import settled_results
+    from flows.steps.training.cells import benchmark_cells, computing
+    from storage.tracking.store import open_tracking
+
+    changes = computing(options.precision, bool(options.compile))
+    seeds = options.seeds or [0]
+    cells = benchmark_cells(options.preset, benchmarks, models, seeds, changes)
+    tracking = open_tracking(settings.tracking_uri, settings.root)
+    results = settled_results(settings.root, tracking, suite, cells)
+    if results is None:
+        return None
+    page = settings.root / "reports" / suite / "index.html"
+    return {"results": [result.to_plain() for result in results], "report": str(page)}
 
 
 def _chosen(names: list[str] | None) -> Any:
@@ -119,6 +173,9 @@ def study(options: argparse.Namespace) -> None:
             options.rows,
             options.benchmarks,
             options.official,
+            precision=options.precision,
+            compile=bool(options.compile),
+            device=_device(options),
         )
     table = setting_table([outcome_from_plain(result) for result in results])
     show(options, results, table.markdown())
@@ -133,6 +190,13 @@ def _efficiency(options: argparse.Namespace) -> None:
 
     if options.official:
         raise BadInput("the study efficiency needs no data; leave out --official")
+    if options.precision or options.compile:
+        raise BadInput("the study efficiency measures plain float32; leave out what changes that")
+    if options.estimate:
+        _estimate(options)
+        return
+    if device := _device(options):
+        os.environ["LSM_DEVICE"] = device
     with session():
         from flows.studies import efficiency
         from lsm_core.reporting.efficiency import Cost, efficiency_table
@@ -140,3 +204,15 @@ def _efficiency(options: argparse.Namespace) -> None:
         costs = efficiency(options.models, options.sizes)
     known = [Cost.from_plain(cost) for cost in costs]
     show(options, costs, efficiency_table(known))
+
+
+def _estimate(options: argparse.Namespace) -> None:
+    """Show what steps would cost on GPUs that are not here; needs no server and keeps nothing."""
+    from flows.engine.progress import current_progress, show_progress
+    from flows.steps.reports.efficiency import estimate_efficiency
+    from lsm_core.reporting.estimates import estimate_table
+
+    with show_progress():
+        costs = estimate_efficiency(options.models, options.sizes, current_progress())
+    table = estimate_table(costs)
+    show(options, [cost.to_plain() for cost in costs], f"{table.text()}\n\n{table.caption}")

@@ -39,7 +39,7 @@ class Here:
         n_cells = len(schedule.cells)
         self._free = deque(
             slots(
-                settings.device,
+                suite.device or settings.device,
                 n_cells if suite.at_once is None else min(n_cells, suite.at_once),
                 settings.n_workers,
                 n_ranks=suite.n_ranks,

@@ -27,6 +27,8 @@ def prefect_api(settings: Settings) -> Iterator[None]:
     os.environ.update(service_environment(settings))
     # The command itself says in a sentence what failed; the whole story is on the server.
     os.environ.setdefault("PREFECT_LOGGING_LEVEL", "CRITICAL")
+    # Whoever has called a command sees what failed, and calls it again.
+    os.environ.setdefault("PREFECT_FLOWS_DEFAULT_RETRIES", "0")
     if is_healthy(f"{settings.prefect_api}/health"):
         os.environ["PREFECT_API_URL"] = settings.prefect_api
         yield

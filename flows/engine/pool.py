@@ -1,4 +1,4 @@
-"""Cells on a work pool: each is a run of the deployment `cell/train`, wherever a worker takes it.
+"""Cells on a work pool: each is a run of the deployment `cell/train-cell`, on any of its workers.
 
 The parent submits and waits. What is done is what the store has a result of; the server's states
 tell only what will not come any more. A cell has one run at a time, whoever asks for it: the key of
@@ -8,10 +8,12 @@ at once get the same run, and one that was cancelled or failed can be asked for 
 
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+import httpx
 from prefect import get_client
 from prefect.artifacts import create_link_artifact
 from prefect.client.orchestration import SyncPrefectClient
@@ -22,29 +24,36 @@ from prefect.client.schemas.filters import (
     FlowRunFilterState,
     FlowRunFilterStateType,
     FlowRunFilterTags,
+    TaskRunFilter,
+    TaskRunFilterState,
+    TaskRunFilterStateType,
+    TaskRunFilterSubFlowRuns,
 )
 from prefect.client.schemas.objects import FlowRun, StateType
 from prefect.context import FlowRunContext
 from prefect.deployments import run_deployment
-from prefect.states import Cancelling
+from prefect.states import AwaitingRetry, Cancelling
 
 from flows.engine.progress import current_progress
 from flows.engine.schedule import Schedule, cell_name
 from flows.engine.server_loss import is_server_loss
+from flows.engine.sizes import Sizes
 from flows.engine.suite import Suite
 from flows.errors import CellsFailed
-from flows.settings import URGENT_QUEUE, Settings
+from flows.settings import CELL_DEPLOYMENT, URGENT_QUEUE, Settings
 from storage.errors import StoreInterrupted
 
 if TYPE_CHECKING:
     from lsm_core.experiments.experiment import BoundExperiment
     from lsm_core.result import Result
 
-DEPLOYMENT = "cell/train"
 MOST_STARTS = 3
 """How often a run that crashes is started; infra/automations.yaml brings it back until then."""
-COMES_BACK_WITHIN = timedelta(minutes=15)
-"""A crashed run that nobody has started again after so long is not going to be."""
+COMES_BACK_WITHIN = timedelta(minutes=2)
+"""A crashed run that the automation has not brought back after so long is brought back by us.
+
+It has missed the event: the server loses one when its database is locked, or when it is killed.
+"""
 PAGE = 200
 """Runs that Prefect's server gives in one answer at most."""
 ACTIVE = [
@@ -72,12 +81,25 @@ class Pool:
         self._children: dict[str, tuple[BoundExperiment, FlowRun]] = {}
         self._finished: list[tuple[BoundExperiment, Any]] = []
         self._answered = time.monotonic()
+        self._sizes = Sizes()
+        self._told = -1
 
     def __enter__(self) -> "Pool":
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """Leave children alone: they are runs of their own, and a parent that comes back waits."""
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        """Leave children alone: they are runs of their own, and a parent that comes back waits.
+
+        Those of a parent that is being cancelled end with it. The hook does that, too, but Prefect
+        calls it when this process has ended and another has imported the flow.
+        """
+        run_id = _own_run()
+        if error is None or isinstance(error, Exception) or run_id is None:
+            return
+        with suppress(httpx.HTTPError), get_client(sync_client=True) as client:
+            own = client.read_flow_run(run_id)
+            if own.state is not None and own.state.is_cancelling():
+                _cancel_children(client, run_id)
 
     @property
     def seconds_between_looks(self) -> float:
@@ -86,27 +108,34 @@ class Pool:
 
     def begin(self) -> None:
         """Ask for a run of every cell that may begin; those that are finished end at once."""
+        asked: dict[str, FlowRun] = {}
         for cell in self._schedule.ready():
             self._schedule.begun.add(cell.identity)
             if result := self._result(cell):
                 self._finished.append((cell, result))
+                continue
+            run, is_new = self._run_of(cell)
+            self._children[cell.identity] = cell, run
+            if is_new:
+                asked[cell.identity] = run
             else:
-                self._children[cell.identity] = cell, self._run_of(cell)
+                _show_link(cell.identity, run)
+        if asked:
+            _remove_boxes_of_others(asked)
 
-    def _run_of(self, cell: "BoundExperiment") -> FlowRun:
-        """Return the run that has a cell in hand, or a new one."""
+    def _run_of(self, cell: "BoundExperiment") -> tuple[FlowRun, bool]:
+        """Return the run that has a cell in hand, or a new one, and which of both it is."""
         from flows.steps.training.cells import keep_cell
 
         with get_client(sync_client=True) as client:
             before = read_runs(client, FlowRunFilter(tags=FlowRunFilterTags(all_=[cell_tag(cell)])))
         for run in before:
             if run.state_type in ACTIVE:
-                _show_link(cell, run)
-                return run
+                return run, False
         keep_cell(cell, self._settings.root)
         setting = self._names.get(cell.identity, "")
         asked = run_deployment(
-            DEPLOYMENT,
+            CELL_DEPLOYMENT,
             parameters={
                 "identity": cell.identity,
                 "benchmark": cell.benchmark.name,
@@ -117,16 +146,18 @@ class Pool:
                 "setting": setting,
                 # The very object that its task returned: Prefect draws the line by that.
                 "data": self._schedule.places[cell.dataset],
+                "device": self._suite.device,
             },
             flow_run_name=cell_name(cell, setting),
             tags=[cell_tag(cell), cell.benchmark.name, cell.model_name, self._suite.name],
             idempotency_key=f"{cell.identity}:{len(before)}",
             work_queue_name=URGENT_QUEUE if self._schedule.is_source(cell) else None,
+            job_variables=self._sizes.of(cell),
             timeout=0,
             as_subflow=True,
         )
         assert isinstance(asked, FlowRun)  # outside of an event loop it is no coroutine
-        return asked
+        return asked, True
 
     def ended(self, _event: Any) -> "list[tuple[BoundExperiment, Any]]":
         """Return what has ended since the last look, by one request for all children."""
@@ -155,11 +186,15 @@ class Pool:
                     self._schedule.begun.discard(identity)  # asked for again, by this run
                 else:
                     self._finished.append((cell, outcome))
-        n_running = sum(run.state_type == StateType.RUNNING for run in runs.values())
-        n_done, n_left = len(self._finished), len(self._children)
-        if n_done:
-            note = f"{n_running} train, {n_left - n_running} wait"
-            current_progress().update("cells", n_done, n_done + n_left, note)
+        self._tell([run for run in runs.values() if run.state_type == StateType.RUNNING])
+
+    def _tell(self, running: Sequence[FlowRun]) -> None:
+        """Report how far the cells are, if that has changed."""
+        n_done = len(self._schedule.outcomes) + len(self._finished)
+        if n_done != self._told:
+            n_all, self._told = len(self._schedule.cells), n_done
+            note = f"{len(running)} train, {n_all - n_done - len(running)} wait"
+            current_progress().update("cells", n_done, n_all, note)
 
     def _outcome(
         self, client: SyncPrefectClient, cell: "BoundExperiment", run: FlowRun | None
@@ -171,8 +206,9 @@ class Pool:
             return None
         if result := self._result(cell):
             return result
-        may_come_back = run.state.type == StateType.CRASHED and run.run_count < MOST_STARTS
-        if may_come_back and datetime.now(UTC) - run.state.timestamp < COMES_BACK_WITHIN:
+        if run.state.type == StateType.CRASHED and run.run_count < MOST_STARTS:
+            if datetime.now(UTC) - run.state.timestamp > COMES_BACK_WITHIN:
+                client.set_flow_run_state(run.id, AwaitingRetry(message="It crashed."))
             return None
         if run.state.type == StateType.CANCELLED and not _is_ours(client, run):
             return CANCELLED_WITH_ANOTHER
@@ -212,32 +248,67 @@ def cancel_cells(flow: Any, flow_run: FlowRun, state: Any) -> None:
     The server does it, too, one child each twenty seconds where its database is a file.
     """
     with get_client(sync_client=True) as client:
-        which = FlowRunFilter(
-            parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[flow_run.id]),
-            state=FlowRunFilterState(type=FlowRunFilterStateType(any_=ACTIVE[:4])),
-        )
-        children = read_runs(client, which)
-        for child in sorted(children, key=lambda each: each.state_type != StateType.SCHEDULED):
-            client.set_flow_run_state(
-                child.id, Cancelling(message="What asked for it was cancelled.")
-            )
+        _cancel_children(client, flow_run.id)
+
+
+def _cancel_children(client: SyncPrefectClient, parent: UUID) -> None:
+    which = FlowRunFilter(
+        parent_flow_run_id=FlowRunFilterParentFlowRunId(any_=[parent]),
+        state=FlowRunFilterState(type=FlowRunFilterStateType(any_=ACTIVE[:4])),
+    )
+    children = read_runs(client, which)
+    for child in sorted(children, key=lambda each: each.state_type != StateType.SCHEDULED):
+        client.set_flow_run_state(child.id, Cancelling(message="What asked for it was cancelled."))
+
+
+def _own_run() -> UUID | None:
+    """Return the run that this is part of; None outside of any."""
+    context = FlowRunContext.get()
+    return context.flow_run.id if context is not None and context.flow_run is not None else None
 
 
 def _is_ours(client: SyncPrefectClient, run: FlowRun) -> bool:
     """Return whether a run was asked for by the flow that this is part of."""
-    context = FlowRunContext.get()
-    if context is None or context.flow_run is None or run.parent_task_run_id is None:
+    own = _own_run()
+    if own is None or run.parent_task_run_id is None:
         return True
-    return client.read_task_run(run.parent_task_run_id).flow_run_id == context.flow_run.id
+    return client.read_task_run(run.parent_task_run_id).flow_run_id == own
 
 
-def _show_link(cell: "BoundExperiment", run: FlowRun) -> None:
+def _remove_boxes_of_others(asked: dict[str, FlowRun]) -> None:
+    """Show a link in place of each box whose run another parent has asked for at the same moment.
+
+    Prefect draws a box before it asks for a run. Where the key is known the run is the other's, and
+    the box would stand there as pending for ever.
+    """
+    own = _own_run()
+    if own is None:
+        return
+    of_no_run = TaskRunFilter(
+        state=TaskRunFilterState(type=TaskRunFilterStateType(any_=[StateType.PENDING])),
+        subflow_runs=TaskRunFilterSubFlowRuns(exists_=False),
+    )
+    with get_client(sync_client=True) as client:
+        pending = client.read_task_runs(
+            flow_run_filter=FlowRunFilter(id=FlowRunFilterId(any_=[own])),
+            task_run_filter=of_no_run,
+            limit=PAGE,
+        )
+        empty = [box for box in pending if "run_deployment" in box.task_key]
+        for box in empty:
+            client.delete_task_run(box.id)
+        for identity, run in asked.items() if empty else ():
+            if not _is_ours(client, run):
+                _show_link(identity, run)
+
+
+def _show_link(identity: str, run: FlowRun) -> None:
     """Show in this run's page where a cell is in hand that another parent has asked for."""
     from prefect.settings import PREFECT_UI_URL
 
     create_link_artifact(
         f"{PREFECT_UI_URL.value() or ''}/runs/flow-run/{run.id}",
         link_text=run.name,
-        key=f"cell-{cell.identity}",
+        key=f"cell-{identity}",
         description="This cell is in hand already; its result is taken from there.",
     )

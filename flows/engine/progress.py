@@ -3,8 +3,9 @@
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
+from functools import lru_cache
 from typing import Any, Protocol
 
 
@@ -46,6 +47,35 @@ class BarProgress:
         self._bars.update(self._tasks[name], completed=done, total=total, note=note)
 
 
+class RunProgress(LineProgress):
+    """Lines in the log of a Prefect run, and a bar in its page for each kind of work."""
+
+    def __init__(self, write: Any, seconds: float = 5.0, seconds_of_bars: float = 15.0) -> None:
+        super().__init__(write, seconds)
+        self._seconds_of_bars = seconds_of_bars
+        self._bars: dict[str, tuple[Any, float]] = {}
+
+    def update(self, name: str, done: int, total: int, note: str = "") -> None:
+        """Write a line and move the bar, each if it is due; a server that is away costs a bar."""
+        super().update(name, done, total, note)
+        bar, moved = self._bars.get(name, (None, -1e9))
+        if done < total and time.monotonic() - moved < self._seconds_of_bars:
+            return
+        percent = 100.0 * done / max(1, total)
+        with suppress(Exception):
+            self._bars[name] = self._moved(bar, name, percent, note), time.monotonic()
+
+    def _moved(self, bar: Any, name: str, percent: float, note: str) -> Any:
+        from prefect.artifacts import create_progress_artifact, update_progress_artifact
+
+        said = f"{name}: {note}" if note else name
+        if bar is not None:
+            update_progress_artifact(bar, percent, description=said)
+            return bar
+        kind = name.split(maxsplit=1)[0]
+        return create_progress_artifact(percent, key=f"progress-{kind}", description=said)
+
+
 _current: ContextVar[Progress | None] = ContextVar("progress", default=None)
 
 
@@ -54,9 +84,17 @@ def current_progress() -> Progress:
     listener = _current.get()
     if listener is not None:
         return listener
+    from prefect.runtime import flow_run, task_run
+
+    return _of_run(f"{flow_run.id} {task_run.id}")
+
+
+@lru_cache(maxsize=256)
+def _of_run(_run: str) -> Progress:
+    """Return who listens for a run, one for all that happens in it: it knows what it has shown."""
     from prefect.logging import get_run_logger
 
-    return LineProgress(get_run_logger().info)
+    return RunProgress(get_run_logger().info)
 
 
 @contextmanager

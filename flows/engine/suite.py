@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -44,11 +45,13 @@ class Suite:
     n_threads: int | None = None
     """Of each cell; an equal part of the workers if it is not said."""
     n_ranks: int = 1
+    device: str | None = None
+    """What cells train on; what the settings say where they train if it is not said here."""
     where: Where = "here"
 
     @property
     def on_pool(self) -> bool:
-        """Return whether each cell is a run of `cell/train`, on any worker of its pool.
+        """Return whether each cell is a run of `cell/train-cell`, on any worker of its pool.
 
         That costs a cell some tens of seconds, which small presets would feel.
         """
@@ -88,6 +91,7 @@ def finish_suite(
     if report is not None:
         link_report(settings, report)
     link_charts(settings, suite)
+    _note_settled(suite, outcomes, settings)
     failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
     if failures:
         where = f"; see {report.page}" if report else ""
@@ -104,6 +108,16 @@ def write_report(suite: Suite, settings: Settings) -> "Report":
     from flows.steps.reports import page
 
     return page.write_report(settings.root, suite.preset, suite.official)
+
+
+def _note_settled(suite: Suite, outcomes: Sequence[Outcome], settings: Settings) -> None:
+    """Note what is done for good, so that the same command answers at once the next time."""
+    from flows.steps.reports.settled import note_settled
+    from storage.tracking.store import open_tracking
+
+    tracking = open_tracking(settings.tracking_uri, settings.root)
+    with suppress(StorageError):  # then there is something left to do
+        note_settled(settings.root, tracking, suite.name, outcomes, registered=suite.register)
 
 
 def artifact_key(name: str) -> str:

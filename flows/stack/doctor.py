@@ -75,7 +75,7 @@ def examine(
             "automations": lambda: server.ask(check_automations),
             "mlflow": lambda: check_mlflow(settings.tracking_uri, environment),
             "dask": lambda: check_dask(settings.dask_address),
-            "device": lambda: check_device(settings.device),
+            "device": lambda: _check_device(settings.device),
             "stack": lambda: check_stack(settings),
         }
         for subject, check in checks.items():
@@ -327,21 +327,11 @@ def check_dask(address: str | None) -> Verdict:
         return "problem", f"no scheduler answers at {address} ({error}); check LSM_DASK"
 
 
-def check_device(wanted: str) -> Verdict:
-    """Check that what training is to run on is there."""
-    import torch
+def _check_device(wanted: str) -> Verdict:
+    """Check driver, torch and every GPU; imports torch, which takes seconds, only here."""
+    from flows.stack.gpus import check_device
 
-    n_gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if wanted == "cuda" and not n_gpus:
-        text = "LSM_DEVICE is cuda, but torch sees no GPU; driver and CUDA build of torch?"
-        return "problem", text
-    if n_gpus:
-        names = ", ".join(torch.cuda.get_device_name(index) for index in range(n_gpus))
-        return "ok", f"{n_gpus} GPU: {names}"
-    if shutil.which("nvidia-smi"):
-        text = "there is a driver, but torch sees no GPU; install the CUDA build of torch"
-        return "warning", text
-    return "ok", f"no GPU; {torch.get_num_threads()} threads of the CPU"
+    return check_device(wanted)
 
 
 def check_stack(settings: Settings) -> Verdict:

@@ -8,6 +8,9 @@ from storage.errors import CheckpointCorrupt
 from storage.location import Location
 from storage.runs.checkpoints import Checkpoints
 
+FAILURE = "failure.txt"
+"""The traceback of a try that failed, beside the checkpoints from which the next one continues."""
+
 
 def stored_result(root: Location, identity: str) -> Result | None:
     """Return what came of a run, or None while it is not finished."""
@@ -51,6 +54,19 @@ def keep_begun(checkpoints: Checkpoints, begun: Begun) -> Begun:
         return known
     (checkpoints.location / "begun.json").write_bytes(json.dumps(begun.to_plain()).encode())
     return begun
+
+
+def keep_traceback(checkpoints: Checkpoints, text: bytes) -> None:
+    """Keep where the last try of a run failed."""
+    (checkpoints.location / FAILURE).write_bytes(text)
+
+
+def kept_traceback(checkpoints: Checkpoints) -> bytes | None:
+    """Return where the last try of a run failed; None if no error has ended it."""
+    try:
+        return (checkpoints.location / FAILURE).read_bytes()
+    except FileNotFoundError:
+        return None
 
 
 def saved_history(checkpoints: Checkpoints) -> tuple[Epoch, ...]:

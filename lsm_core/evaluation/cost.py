@@ -76,7 +76,7 @@ def forward_flops(model: nn.Module, inputs: Tensor) -> int:
 
     A multiplication and an addition are two. Functions of single values are not counted.
     """
-    with torch.no_grad(), FlopCounterMode(display=False, custom_mapping=_FLOPS) as counter:
+    with torch.no_grad(), FlopCounterMode(display=False, custom_mapping=FLOPS) as counter:
         model(inputs)
     return counter.get_total_flops()
 
@@ -104,14 +104,16 @@ def saved_bytes(model: nn.Module, inputs: Tensor) -> int:
     return total
 
 
-def step_seconds(state: TrainingState, batch: Fields, n_repeats: int) -> float:
+def step_seconds(
+    state: TrainingState, batch: Fields, n_repeats: int, config: TrainingConfig | None = None
+) -> float:
     """Return the median time of a training step, after one that is not counted."""
-    train_step(state, batch)
+    train_step(state, batch, config)
     times = []
     for _ in range(n_repeats):
         _synchronize(batch.inputs.device)
         start = perf_counter()
-        train_step(state, batch)
+        train_step(state, batch, config)
         _synchronize(batch.inputs.device)
         times.append(perf_counter() - start)
     return median(times)
@@ -209,7 +211,7 @@ def _batched_product_flops(first: Tensor, second: Tensor, **_: Any) -> int:
     return factor * first.numel() * second.shape[-1]
 
 
-_FLOPS = {
+FLOPS = {
     torch.ops.aten._fft_r2c: _fft_flops(2.5),
     torch.ops.aten._fft_c2r: _fft_flops(2.5, inverse=True),
     torch.ops.aten._fft_c2c: _fft_flops(5.0),

@@ -5,6 +5,7 @@ A run's identity holds the hash of this module and of those that it imports.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from math import prod
 
 import torch
 from jaxtyping import Float
@@ -25,15 +26,13 @@ from lsm_core.layers.ranks import n_ranks, rank
 from lsm_core.result import Best, Epoch
 from lsm_core.surrogates.normalization import Moments, normalization
 from lsm_core.surrogates.operator import build_operator
-from lsm_core.surrogates.surrogate import Surrogate, predict
+from lsm_core.surrogates.surrogate import Surrogate, predict, samples_at_once
 from lsm_core.training.batches import SplitFields
 from lsm_core.training.config import TrainingConfig
 from lsm_core.training.fine_tuning import adopt, freeze
 from lsm_core.training.loop import BatchReport, EpochReport, fit
 from lsm_core.training.losses import Grid
-from lsm_core.training.state import start_training
-
-EVALUATION_BATCH = 100
+from lsm_core.training.state import Snapshot, start_training
 
 
 class Trial:
@@ -118,10 +117,10 @@ class Trial:
                 self.best_weights = {name: value.clone() for name, value in weights.items()}
         return errors
 
-    def to_bytes(self) -> bytes:
+    def snapshot(self) -> Snapshot:
         """Return all but the best weights, to go on from. Collective: every rank's random state."""
         best = asdict(self.best) if self.best else None
-        return self.state.to_bytes({"history": list(map(asdict, self.history)), "best": best})
+        return self.state.snapshot({"history": list(map(asdict, self.history)), "best": best})
 
     def restore(self, content: bytes, read_best: Callable[[], bytes]) -> None:
         """Go on from a saved state; the best weights are read if there were any."""
@@ -175,8 +174,9 @@ class Trial:
     def _evaluation_batch(self) -> int:
         """Return how many samples are measured together; it matters for batch statistics."""
         by_batch = self.config.test_statistics == "batch"
-        batch_size = self.config.batch_of(self.fields.batches.n_samples)
-        return batch_size if by_batch else EVALUATION_BATCH
+        if by_batch:
+            return self.config.batch_of(self.fields.batches.n_samples)
+        return samples_at_once(prod(self.benchmark.shape.space))
 
 
 def grid_of(benchmark: Benchmark) -> Grid:

@@ -7,7 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from lsm_core.layers.kernels.batch_normalization import normalize_again
-from lsm_core.layers.ranks import n_ranks, summed
+from lsm_core.layers.rank_statistics import (
+    SharedStatistics,
+    normalize_by_all_ranks,
+    statistics_of_all_ranks,
+)
+from lsm_core.layers.ranks import n_ranks
 from lsm_core.layers.shapes import Field
 
 NormalizationKind = Literal["batch", "instance", "none"]
@@ -72,15 +77,15 @@ class BatchNormalization(NoNormalization):
 class _BatchStatistics:
     """The normalisation of one batch, which the backward pass may compute again.
 
-    The first call finds the statistics of the batch and counts it among the running ones. On one
-    rank they are kept for later calls; on several, each call sums over the ranks, as the gradient
-    has to.
+    The first call finds the statistics of the batch, over all ranks, and counts it among the
+    running ones; later calls know them.
     """
 
     def __init__(self, layer: BatchNormalization) -> None:
         self.layer = layer
         self.is_counted = False
         self.found: tuple[Tensor, Tensor] | None = None
+        self.shared: SharedStatistics | None = None
 
     def __call__(self, features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         rows = features.flatten(0, -2)
@@ -89,9 +94,9 @@ class _BatchStatistics:
         if len(rows) == 1 and n_ranks() == 1:
             raise ValueError("batch normalisation in training needs more than one point, got 1")
         if n_ranks() > 1:
-            mean, variance = self._of_all_ranks(rows)
-            scale = weight * torch.rsqrt(variance + self.layer.epsilon)
-            return ((rows - mean) * scale + bias).reshape(features.shape)
+            self.shared = self.shared or self._of_all_ranks(rows)
+            result = normalize_by_all_ranks(rows, weight, bias, self.shared, self.layer.epsilon)
+            return result.reshape(features.shape)
         momentum, epsilon = self.layer.momentum, self.layer.epsilon
         running_mean, running_variance = self._running_statistics() or (None, None)
         result, mean, inverse_deviation = torch.native_batch_norm(
@@ -108,18 +113,16 @@ class _BatchStatistics:
         self.layer.num_batches_tracked += 1
         return self.layer.running_mean, self.layer.running_var
 
-    def _of_all_ranks(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean and variance of the rows of all ranks, and update the running ones."""
-        count = summed(rows.new_tensor([len(rows)]))
-        mean = summed(rows.sum(0)) / count
-        variance = summed((rows - mean).square().sum(0)) / count
+    def _of_all_ranks(self, rows: Tensor) -> SharedStatistics:
+        """Return the statistics of the rows of all ranks, and update the running ones."""
+        shared = statistics_of_all_ranks(rows)
         running = self._running_statistics()
         if running is not None:
             running_mean, running_variance = running
-            unbiased = variance.detach() * count / (count - 1)
-            running_mean.lerp_(mean.detach(), self.layer.momentum)
+            unbiased = shared.variance * shared.n_rows / (shared.n_rows - 1)
+            running_mean.lerp_(shared.mean, self.layer.momentum)
             running_variance.lerp_(unbiased, self.layer.momentum)
-        return mean, variance
+        return shared
 
 
 class InstanceNormalization(NoNormalization):

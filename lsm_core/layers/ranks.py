@@ -21,14 +21,6 @@ def rank() -> int:
     return distributed.get_rank() if n_ranks() > 1 else 0
 
 
-def summed(values: Tensor) -> Tensor:
-    """Return the sum over ranks, with a gradient: what each rank did with it is summed, too."""
-    if n_ranks() == 1:
-        return values
-    result: Tensor = _Sum.apply(values)
-    return result
-
-
 def sum_in_place(tensors: Iterable[Tensor]) -> None:
     """Replace every tensor by its sum over ranks, all of them in one message."""
     together = list(tensors)
@@ -37,8 +29,10 @@ def sum_in_place(tensors: Iterable[Tensor]) -> None:
     message = torch.cat([tensor.reshape(-1) for tensor in together])
     distributed.all_reduce(message)
     parts = message.split([tensor.numel() for tensor in together])
-    for tensor, part in zip(together, parts, strict=True):
-        tensor.copy_(part.view_as(tensor))
+    # In one launch, where each copy would have its own.
+    torch._foreach_copy_(
+        together, [part.view_as(tensor) for tensor, part in zip(together, parts, strict=True)]
+    )
 
 
 def gathered(value: Any) -> list[Any]:
@@ -48,17 +42,3 @@ def gathered(value: Any) -> list[Any]:
     values: list[Any] = [None] * n_ranks()
     distributed.all_gather_object(values, value)
     return values
-
-
-class _Sum(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, values: Tensor) -> Tensor:
-        total = values.clone()
-        distributed.all_reduce(total)
-        return total
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        total = gradient.clone()
-        distributed.all_reduce(total)
-        return total

@@ -57,8 +57,34 @@ figure .ground {{ background: var(--ground); border: 1px solid var(--line); bord
   padding: 0.5rem; overflow-x: auto; }}
 figure svg {{ display: block; margin: 0 auto; width: 100%; height: auto; }}
 figure svg text {{ font-family: system-ui, sans-serif; }}
+th button {{ font: inherit; color: inherit; background: none; border: 0; padding: 0;
+  cursor: pointer; }}
+th button::after {{ content: "\\2195"; opacity: 0.4; margin-left: 0.3em; }}
+th[aria-sort=ascending] button::after {{ content: "\\2191"; opacity: 1; }}
+th[aria-sort=descending] button::after {{ content: "\\2193"; opacity: 1; }}
 details {{ margin: 1rem 0; }} summary {{ cursor: pointer; }}
 """
+
+
+SORTING = """
+for (const table of document.querySelectorAll("table.sortable")) {
+  const headings = [...table.tHead.rows[0].cells], body = table.tBodies[0];
+  const key = (row, column) => {
+    const text = row.cells[column].textContent.replace(/,/g, "").replace(/^~/, "");
+    const number = parseFloat(text);
+    return Number.isNaN(number) ? text : number;
+  };
+  const less = (a, b) => typeof a === typeof b ? (a < b ? -1 : a > b ? 1 : 0)
+    : typeof a === "number" ? -1 : 1;
+  headings.forEach((heading, column) => heading.firstElementChild.addEventListener("click", () => {
+    const sign = heading.getAttribute("aria-sort") === "ascending" ? -1 : 1;
+    headings.forEach(other => other.removeAttribute("aria-sort"));
+    heading.setAttribute("aria-sort", sign > 0 ? "ascending" : "descending");
+    body.append(...[...body.rows].sort((a, b) => sign * less(key(a, column), key(b, column))));
+  }));
+}
+"""
+"""Sorts tables that are sortable; a page without scripts shows them in their first order."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +140,7 @@ def html_page(title: str, summary: str, sections: Sequence[Section]) -> str:
             parts.append(_html(block, n_figures))
         parts.append("</section>")
     body = "\n".join(parts)
+    script = f"<script>{SORTING}</script>\n" if 'class="sortable"' in body else ""
     lead = f'<p class="quiet">{_with_commands(summary)}</p>\n' if summary else ""
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
@@ -122,7 +149,7 @@ def html_page(title: str, summary: str, sections: Sequence[Section]) -> str:
 <h1>{escape(title)}</h1>
 {lead}<nav><ul>{links}</ul></nav>
 {body}
-</body></html>
+{script}</body></html>
 """
 
 

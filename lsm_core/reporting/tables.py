@@ -35,6 +35,8 @@ class Table:
     marks: Mapping[tuple[int, int], Mark] = field(default_factory=dict)
     """Cells that stand out, by row and column."""
     caption: str = ""
+    sortable: bool = False
+    """Whether a click on a heading of the page sorts the rows by that column."""
 
     def __post_init__(self) -> None:
         for row in self.rows:
@@ -60,7 +62,7 @@ class Table:
     def html(self) -> str:
         """Return the table in a box of its own, in which it scrolls where it is too wide."""
         heading = "".join(
-            f'<th scope="col"{self._kind(j)}>{escape(text)}</th>'
+            f'<th scope="col"{self._kind(j)}>{self._heading(text)}</th>'
             for j, text in enumerate(self.headings)
         )
         rows = "".join(
@@ -68,9 +70,10 @@ class Table:
             for i, row in enumerate(self.rows)
         )
         caption = f"<figcaption>{escape(self.caption)}</figcaption>" if self.caption else ""
+        kind = ' class="sortable"' if self.sortable else ""
         return (
-            f'<figure class="table"><div class="wide" tabindex="0"><table><thead><tr>{heading}'
-            f"</tr></thead>\n<tbody>{rows}</tbody></table></div>{caption}</figure>"
+            f'<figure class="table"><div class="wide" tabindex="0"><table{kind}><thead>'
+            f"<tr>{heading}</tr></thead>\n<tbody>{rows}</tbody></table></div>{caption}</figure>"
         )
 
     def text(self) -> str:
@@ -88,6 +91,10 @@ class Table:
         lines = [line(self.headings), rule, *map(line, self.rows)]
         return "\n".join([*lines, self.caption] if self.caption else lines)
 
+    def _heading(self, text: str) -> str:
+        # A button, so that it is reached by keys as well.
+        return f'<button type="button">{escape(text)}</button>' if self.sortable else escape(text)
+
     def _kind(self, column: int) -> str:
         return ' class="name"' if column < self.n_names else ""
 
@@ -102,6 +109,7 @@ def table_of(
     caption: str = "",
     n_names: int = 1,
     marks: Mapping[tuple[int, int], Mark] | None = None,
+    sortable: bool = False,
 ) -> Table:
     """Return a table of lines that say the heading of each of their cells; all have the same."""
     return Table(
@@ -110,6 +118,7 @@ def table_of(
         n_names=n_names,
         marks=marks or {},
         caption=caption,
+        sortable=sortable,
     )
 
 

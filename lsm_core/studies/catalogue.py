@@ -23,9 +23,14 @@ from lsm_core.studies.sections import (
 )
 from lsm_core.studies.transfer import transfer_blocks
 
-GRID_MODELS: tuple[ModelName, ...] = ("lsm", "unet", "fno", "mwt", "uno", "ffno", "htnet")
-"""The models in the paper's tables of resolutions on two axes."""
-LINE_MODELS: tuple[ModelName, ...] = ("lsm", "fno", "mwt", "uno", "ffno")
+LATER_MODELS: tuple[ModelName, ...] = ("transolver", "lno", "flare")
+"""Models that came after the paper."""
+GRID_MODELS: tuple[ModelName, ...] = (
+    *("lsm", "unet", "fno", "mwt", "uno", "ffno", "htnet"),
+    *LATER_MODELS,
+)
+"""The models in the paper's tables of resolutions on two axes, and later ones."""
+LINE_MODELS: tuple[ModelName, ...] = ("lsm", "fno", "mwt", "uno", "ffno", *LATER_MODELS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +81,7 @@ STUDIES: dict[StudyName, Study] = {
         text="Parts of the airfoil samples, from scratch and from the weights of a pipe model.",
         cells=cells.pipe_to_airfoil,
         blocks=transfer_blocks,
-        models=("lsm", "unet", "uno", "htnet"),
+        models=("lsm", "unet", "uno", "htnet", *LATER_MODELS),
     ),
     "stability": Study(
         title="Stability over seeds",

@@ -22,9 +22,8 @@ from lsm_core.problems.variable import Variable
 from lsm_core.surrogates.normalization import Normalization
 from lsm_core.surrogates.operator import shape_of_one_step
 from lsm_core.surrogates.rollout import Rollout
-from lsm_core.surrogates.surrogate import Surrogate, predict
+from lsm_core.surrogates.surrogate import POINTS_AT_ONCE, Surrogate, predict
 
-POINTS_AT_ONCE = 2**20
 GRIDS_KEPT = 4
 
 

@@ -11,6 +11,9 @@ from lsm_core.names import Statistics
 from lsm_core.surrogates.normalization import Normalization
 from lsm_core.surrogates.rollout import Rollout
 
+POINTS_AT_ONCE, SAMPLES_AT_ONCE = 2**20, 100
+"""How much passes through a model together where only its outputs are wanted."""
+
 
 class Surrogate(nn.Module):
     """A model between the normalisations of its inputs and outputs."""
@@ -43,16 +46,33 @@ class Surrogate(nn.Module):
         return self.outputs.decode(self.model.forced(self.inputs.encode(values), frames, noise))
 
 
+def samples_at_once(n_points: int) -> int:
+    """Return how many samples of so many points pass through a model together.
+
+    By their size alone, never by the memory that happens to be free: figures are then the same
+    everywhere, to the last bit.
+    """
+    return max(1, min(SAMPLES_AT_ONCE, POINTS_AT_ONCE // n_points))
+
+
 def predict(
     model: nn.Module,
     inputs: Float[Tensor, "samples *space n_inputs"],
     batch_size: int,
     statistics: Statistics = "running",
 ) -> Float[Tensor, "samples *space n_outputs"]:
-    """Return predictions batch by batch, without gradients, in evaluation mode by default."""
+    """Return predictions batch by batch, without gradients, in evaluation mode by default.
+
+    A batch that a GPU has no room for is halved, unless its statistics are part of the result.
+    """
     device = next(model.parameters()).device
-    with _measuring(model, statistics), torch.no_grad():
-        return torch.cat([model(part.to(device)).cpu() for part in inputs.split(batch_size)])
+    try:
+        with _measuring(model, statistics), torch.no_grad():
+            return torch.cat([model(part.to(device)).cpu() for part in inputs.split(batch_size)])
+    except torch.OutOfMemoryError:
+        if batch_size == 1 or statistics == "batch":
+            raise
+    return predict(model, inputs, batch_size // 2, statistics)
 
 
 @contextmanager

@@ -20,6 +20,16 @@ class Fields:
     def __len__(self) -> int:
         return len(self.inputs)
 
+    def to(self, device: torch.device) -> "Fields":
+        """Return the fields on a device; from pinned memory without waiting for the copy."""
+        return Fields(
+            self.inputs.to(device, non_blocking=True), self.targets.to(device, non_blocking=True)
+        )
+
+    def pinned(self) -> "Fields":
+        """Return the fields in memory of the host that a GPU reads without help."""
+        return Fields(self.inputs.pin_memory(), self.targets.pin_memory())
+
     def split(self, size: int) -> list["Fields"]:
         """Return the samples in parts of at most `size`; no parts if there are no samples."""
         if not len(self):
@@ -58,7 +68,7 @@ class SplitFields:
 
 @dataclass(frozen=True)
 class BatchesInMemory:
-    """Shuffled batches of fields that are all in memory."""
+    """Shuffled batches of fields that are all in memory, of the host or of the device."""
 
     fields: Fields
     batch_size: int
@@ -75,7 +85,8 @@ class BatchesInMemory:
 
     def epoch(self, number: int, first: int = 0) -> Iterator[Fields]:
         """Yield the batches of one epoch from the `first` on."""
-        order = self.order(number)[first * self.batch_size :]
+        # Brought to the samples once an epoch, where every batch would wait for its own.
+        order = self.order(number)[first * self.batch_size :].to(self.fields.inputs.device)
         for indices in order.split(self.batch_size) if len(order) else ():
             yield Fields(self.fields.inputs[indices], self.fields.targets[indices])
 

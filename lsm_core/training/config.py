@@ -5,12 +5,11 @@ from math import ceil
 from typing import Literal
 
 from lsm_core.layers.choices import check_at_least, check_choices
-from lsm_core.names import Scheme, Statistics
+from lsm_core.names import Precision, Scheme, Statistics
 
 Optimizer = Literal["adam", "adamw"]
 Decayed = Literal["all", "matrices"]
 Schedule = Literal["step", "one_cycle", "constant"]
-Precision = Literal["float32", "tf32", "bfloat16"]
 Selection = Literal["last", "best_validation", "best_test"]
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from math import isfinite
 
 import torch
 from torch import Tensor, nn
@@ -14,14 +13,13 @@ from lsm_core.surrogates.surrogate import Surrogate
 from lsm_core.training.batches import Batches, Fields
 from lsm_core.training.config import TrainingConfig
 from lsm_core.training.losses import Grid, summed_derivative_error, summed_relative_l2
+from lsm_core.training.outcome import Diverged, Outcome
 from lsm_core.training.state import TrainingState
 
-HOPELESS = 1e4
-"""Relative error of a sample beyond which training has lost its way; zero predictions give 1."""
+__all__ = ["BatchReport", "Diverged", "EpochReport", "fit", "train_step"]
 
-
-class Diverged(RuntimeError):
-    """The loss is no longer a number, or far beyond any that training could come back from."""
+LOOK_EVERY = 64
+"""Steps between two looks at their losses, on a device that the host would have to wait for."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +30,6 @@ class BatchReport:
     """Epochs done before it."""
     batch: int
     """Batches of this epoch done, this one included."""
-    train_loss: float
-    """Mean relative L2 error of its samples."""
 
 
 @dataclass(frozen=True)
@@ -54,15 +50,17 @@ def fit(
 
     The grid is what derivatives are taken on, where the config asks for them.
     The state is whole whenever control is handed back, and training continues from it in the
-    middle of an epoch, too.
+    middle of an epoch, too. Diverged if a loss or a gradient is no number: at once on a CPU, else
+    when the state is looked at, and with the same words and state.
     """
     while state.epoch < config.epochs:
         state.model.train()
         for batch in batches.epoch(state.epoch, state.batch):
-            loss = _step_or_say_why_not(state, batch, config, grid)
-            state.batch += 1
-            state.epoch_loss += loss
-            yield BatchReport(state.epoch, state.batch, loss / len(batch))
+            train_step(state, batch, config, grid)
+            if not _host_would_wait(state.model) or len(state.taken) >= LOOK_EVERY:
+                state.look()
+            yield BatchReport(state.epoch, state.batch)
+        state.look()
         mean_loss = state.epoch_loss / batches.n_samples
         state.epoch, state.batch, state.epoch_loss = state.epoch + 1, 0, 0.0
         yield EpochReport(state.epoch, mean_loss, state.learning_rate)
@@ -70,21 +68,21 @@ def fit(
 
 def train_step(
     state: TrainingState, batch: Fields, config: TrainingConfig | None = None, grid: Grid = ()
-) -> tuple[float, float]:
+) -> Outcome:
     """Take one step of the optimiser; return the summed error before it and the gradient's norm.
 
     The error is that of the values, also where derivatives are trained on, too.
 
     With several ranks each takes its share of the batch. Losses and gradients are sums over the
     samples, so that the sum over the ranks is what one process would have had. If it is not
-    finite the step is not taken.
+    finite the step is not taken. The host waits for nothing.
     """
     config = config or TrainingConfig()
     model = state.model
     state.optimizer.zero_grad(set_to_none=True)
     share, weight = _share(batch)
     total = torch.zeros((), device=_device(model))
-    for part in share.split(-(-len(share) // config.accumulation)):
+    for part in _parts(share, len(batch), config.accumulation):
         targets = part.targets.to(_device(model))
         with _autocast(model, config):
             predicted = _predicted(model, part.inputs.to(_device(model)), targets, config)
@@ -96,31 +94,14 @@ def train_step(
         total += error.detach()
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
     sum_in_place([total, *gradients])
-    total_norm = get_total_norm(gradients)
-    value, norm = total.item(), total_norm.item()
-    if isfinite(value) and isfinite(norm):
-        if config.gradient_clip:
-            # The loss is a sum over the samples, the limit is for their mean.
-            limit = config.gradient_clip * len(batch)
-            clip_grads_with_norm_(model.parameters(), limit, total_norm)
-        state.step()
-    return value, norm
-
-
-def _step_or_say_why_not(
-    state: TrainingState, batch: Fields, config: TrainingConfig, grid: Grid
-) -> float:
-    loss, norm = train_step(state, batch, config, grid)
-    place = f"in batch {state.batch} of epoch {state.epoch}"
-    advice = "the state before it is kept; lower the learning rate"
-    if not isfinite(loss):
-        raise Diverged(f"the loss became {loss} {place}; {advice}")
-    if not isfinite(norm):
-        raise Diverged(f"the gradient became {norm} {place}; {advice}")
-    if loss > HOPELESS * len(batch):
-        mean = loss / len(batch)
-        raise Diverged(f"the relative error rose to {mean:.3g} {place}; lower the learning rate")
-    return loss
+    norm = get_total_norm(gradients)
+    outcome = Outcome(torch.stack([total, norm]), len(batch))
+    if config.gradient_clip:
+        # The loss is a sum over the samples, the limit is for their mean.
+        limit = config.gradient_clip * len(batch)
+        clip_grads_with_norm_(model.parameters(), limit, norm)
+    state.step(outcome)
+    return outcome
 
 
 def _share(batch: Fields) -> tuple[Fields, float]:
@@ -134,6 +115,20 @@ def _share(batch: Fields) -> tuple[Fields, float]:
     return Fields(batch.inputs[own], batch.targets[own]), 1.0
 
 
+def _parts(share: Fields, n_samples: int, accumulation: int) -> list[Fields]:
+    """Return the parts of a share that pass through the model one after the other.
+
+    Shares differ by a sample, and every rank has as many parts as the smallest share gives: ranks
+    that wait for each other in every part must not have one more.
+    """
+    if n_ranks() == 1 or n_samples < n_ranks():
+        return share.split(-(-len(share) // accumulation))
+    smallest = n_samples // n_ranks()
+    n_parts = -(-smallest // -(-smallest // accumulation))
+    inputs, targets = (each.tensor_split(n_parts) for each in (share.inputs, share.targets))
+    return [Fields(*part) for part in zip(inputs, targets, strict=True)]
+
+
 def _predicted(model: nn.Module, inputs: Tensor, targets: Tensor, config: TrainingConfig) -> Tensor:
     if config.teacher_forcing and isinstance(model, Surrogate):
         return model.forced(inputs, targets, config.frame_noise)
@@ -145,6 +140,11 @@ def _autocast(model: nn.Module, config: TrainingConfig) -> AbstractContextManage
     if config.precision != "bfloat16":
         return nullcontext()
     return torch.autocast(_device(model).type, torch.bfloat16)
+
+
+def _host_would_wait(model: nn.Module) -> bool:
+    """Return whether reading a number makes the host wait for the device."""
+    return _device(model).type != "cpu"
 
 
 def _device(model: nn.Module) -> torch.device:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,18 @@ from torch.optim.lr_scheduler import ConstantLR, LRScheduler, OneCycleLR, StepLR
 
 from lsm_core.layers.ranks import gathered, rank
 from lsm_core.training.config import TrainingConfig
+from lsm_core.training.outcome import Diverged, Outcome
+
+
+@dataclass
+class Taken:
+    """A step that was taken and not yet looked at, and where training stood before it."""
+
+    outcome: Outcome
+    batch: int
+    learning_rate: float
+    schedule: dict[str, Any]
+    groups: list[dict[str, Any]]
 
 
 @dataclass
@@ -32,7 +45,7 @@ class TrainingState:
     batch: int = 0
     """Batches done of the epoch after them."""
     epoch_loss: float = 0.0
-    """Sum of the losses of these batches."""
+    """Sum of the losses of these batches, as far as they were looked at."""
 
     learning_rate: float = 0.0
     """Rate of the last step."""
@@ -40,19 +53,66 @@ class TrainingState:
     """Share of the old in the running mean of the weights at each step."""
     average: dict[str, Tensor] = field(default_factory=dict)
     """That mean, of running statistics, too; empty if there is none."""
+    stopped: Tensor | None = None
+    """1 on the model's device from the first step that went wrong on, before that 0."""
+    taken: list[Taken] = field(default_factory=list)
+    """Steps that nobody has looked at."""
 
-    def step(self) -> None:
-        """Change the weights by the gradients that are there, and the rate by the schedule."""
+    def step(self, outcome: Outcome) -> None:
+        """Change the weights by the gradients that are there, and the rate by the schedule.
+
+        From an outcome that went wrong on, weights and moments stay as they are. The device itself
+        sees to that: `look` is the first to know.
+        """
+        groups = [
+            {k: v for k, v in g.items() if k != "params"} for g in self.optimizer.param_groups
+        ]
+        schedule = deepcopy(self.schedule.state_dict())
+        self.taken.append(Taken(outcome, self.batch, self.learning_rate, schedule, groups))
+        self.stopped = outcome.stopped_after(self.stopped)
+        self.optimizer.found_inf = self.stopped  # type: ignore[attr-defined]
         self.learning_rate = self.optimizer.param_groups[0]["lr"]
         self.optimizer.step()
         self.schedule.step()
+        self.batch += 1
         if self.average:
-            n_steps = self.schedule.last_epoch
-            # At first a shorter memory, that the random weights are forgotten soon.
-            kept = min(self.averaging, (1 + n_steps) / (10 + n_steps))
-            own = self.model.state_dict()
-            means, values = list(self.average.values()), [own[name] for name in self.average]
-            torch._foreach_lerp_(means, values, 1 - kept)
+            self._add_to_average()
+
+    def _add_to_average(self) -> None:
+        n_steps = self.schedule.last_epoch
+        # At first a shorter memory, that the random weights are forgotten soon.
+        kept = min(self.averaging, (1 + n_steps) / (10 + n_steps))
+        own = self.model.state_dict()
+        means = list(self.average.values())
+        changes = torch._foreach_sub([own[name] for name in self.average], means)
+        # A number on the device, like the step itself: nothing from the first that went wrong on.
+        assert self.stopped is not None
+        torch._foreach_mul_(changes, (1 - kept) * (1 - self.stopped))
+        torch._foreach_add_(means, changes)
+
+    def look(self) -> None:
+        """Wait for the steps taken, and add their losses; Diverged if one of them went wrong.
+
+        The state is then that before it.
+        """
+        taken, self.taken = self.taken, []
+        numbers = torch.stack([step.outcome.numbers for step in taken]).tolist() if taken else []
+        for step, (loss, norm) in zip(taken, numbers, strict=True):
+            reason = step.outcome.reason_to_stop(loss, norm)
+            if reason:
+                self._return_to(step)
+                raise Diverged(
+                    f"{reason} in batch {step.batch} of epoch {self.epoch}; "
+                    "the state before it is kept; lower the learning rate"
+                )
+            self.epoch_loss += loss
+
+    def _return_to(self, step: Taken) -> None:
+        """Undo what steps change besides weights and moments."""
+        self.batch, self.learning_rate, self.stopped = step.batch, step.learning_rate, None
+        self.schedule.load_state_dict(step.schedule)
+        for group, before in zip(self.optimizer.param_groups, step.groups, strict=True):
+            group.update(before)
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
@@ -72,11 +132,17 @@ class TrainingState:
             own[name].copy_(value)
 
     def to_bytes(self, notes: dict[str, Any]) -> bytes:
-        """Return the whole state; `notes` is plain data that comes back with it.
+        """Return the whole state as bytes. Collective, as `snapshot` is."""
+        return self.snapshot(notes).to_bytes()
 
-        All ranks must call it together: it holds the random state of each.
+    def snapshot(self, notes: dict[str, Any]) -> "Snapshot":
+        """Return a copy of the whole state; `notes` is plain data that comes back with it.
+
+        All ranks must call it together: it holds the random state of each. Diverged if a step went
+        wrong that nobody had looked at.
         """
-        tensors = {f"model.{k}": v.contiguous() for k, v in self.model.state_dict().items()}
+        self.look()
+        tensors = {f"model.{k}": v for k, v in self.model.state_dict().items()}
         tensors |= {f"average.{name}": value for name, value in self.average.items()}
         moments = self.optimizer.state_dict()["state"]
         for index, values in moments.items():
@@ -93,7 +159,7 @@ class TrainingState:
             "groups": self.optimizer.state_dict()["param_groups"],
             "random": gathered(_random_states()),
         }
-        return save(tensors, {"state": json.dumps(plain)})
+        return Snapshot(host_copy(tensors), json.dumps(plain))
 
     def restore(self, content: bytes) -> dict[str, Any]:
         """Take over a saved state of the same model and return its notes."""
@@ -114,6 +180,30 @@ class TrainingState:
         self.epoch, self.batch = plain["epoch"], plain["batch"]
         self.epoch_loss, self.learning_rate = plain["epoch_loss"], plain["learning_rate"]
         return dict(plain["notes"])
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A state as it was, in the host's memory: training goes on while it is written."""
+
+    tensors: Mapping[str, Tensor]
+    plain: str
+
+    def to_bytes(self) -> bytes:
+        """Return it in the safetensors format."""
+        return save(dict(self.tensors), {"state": self.plain})
+
+
+def host_copy(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return copies in the host's memory; those of a GPU are made all at once, in pinned memory."""
+    copies, on_gpu = {}, False
+    for name, tensor in tensors.items():
+        kept = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
+        copies[name] = kept.copy_(tensor, non_blocking=tensor.is_cuda)
+        on_gpu = on_gpu or tensor.is_cuda
+    if on_gpu:
+        torch.cuda.synchronize()
+    return copies
 
 
 def start_training(model: nn.Module, config: TrainingConfig, n_batches: int) -> TrainingState:

@@ -14,6 +14,8 @@ from storage.location import Location
 
 KEPT = 2
 BEST = "best.weights"
+MARK = b"sha256:"
+"""What the checksum at the end of a file begins with."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +33,9 @@ class Checkpoints:
         name = f"{step:08d}"
         # With the checksum in the same file, too: of two processes that save the same step, one may
         # write the last file and the other the last mark.
-        (self.location / f"{name}.checkpoint").write_bytes(content + _trailer(content))
-        checksum = hashlib.sha256(content).hexdigest()
+        trailer = _trailer(content)
+        (self.location / f"{name}.checkpoint").write_bytes(content + trailer)
+        checksum = trailer.removeprefix(MARK).hex()
         (self.location / f"{name}.sha256").write_bytes(checksum.encode())
         for old in self._steps()[:-KEPT]:
             (self.location / f"{old}.sha256").remove()
@@ -119,7 +122,7 @@ class Checkpoints:
 
 
 def _trailer(content: bytes) -> bytes:
-    return b"sha256:" + hashlib.sha256(content).digest()
+    return MARK + hashlib.sha256(content).digest()
 
 
 def _is_as_long_as_it_says(content: bytes) -> bool:

@@ -38,8 +38,11 @@ def test_the_command_line_ends_with_a_compared_result_and_then_reuses_it(tmp_pat
     runs = finished_runs(f"sqlite:///{tmp_path}/mlflow.db")
     assert {run.data.tags["model"] for run in runs} == {"lsm", "fno"}
 
+    server_log = tmp_path / "logs" / "prefect-server.log"
+    said = server_log.stat().st_size
     again = run([*command, "--models", "lsm", "fno", "--json"], settings)
     assert again.returncode == 0, again.stderr
+    assert server_log.stat().st_size == said, "a server was started though nothing was to do"
     outcome = json.loads(again.stdout)
     errors = {row[2]: float(row[4]) for row in rows}
     for result in outcome["results"]:
@@ -86,7 +89,7 @@ def test_its_page_shows_data_cells_and_report(stack: dict[str, str]) -> None:
         before = {link["id"] for link in nodes[name]["parents"]}
         assert before == {nodes["data of burgers"]["id"]}
     kinds = {each["type"] for each in graph["artifacts"]}
-    assert kinds == {"table", "markdown"}  # links are Markdown to Prefect
+    assert kinds == {"table", "markdown", "progress"}  # links are Markdown to Prefect
 
 
 def test_a_wrong_parameter_is_rejected_at_submission(stack: dict[str, str]) -> None:
@@ -108,11 +111,12 @@ def test_a_page_of_somebody_else_cannot_speak_with_the_server(stack: dict[str, s
 
 
 def test_a_schedule_gets_scheduled_runs(stack: dict[str, str]) -> None:
-    create = ["prefect", "deployment", "schedule", "create", "prepare/all"]
+    create = ["prefect", "deployment", "schedule", "create", "prepare/prepare-datasets"]
     done = run([*create, "--cron", "0 3 * * *", "--timezone", "UTC"], stack)
     assert done.returncode == 0, done.stdout + done.stderr
     for _ in range(60):
-        scheduled = ask(stack, "flow_runs/filter", {"deployments": {"name": {"any_": ["all"]}}})
+        named = {"deployments": {"name": {"any_": ["prepare-datasets"]}}}
+        scheduled = ask(stack, "flow_runs/filter", named)
         if scheduled:
             break
         time.sleep(2)

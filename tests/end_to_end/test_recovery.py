@@ -123,7 +123,7 @@ def test_a_run_comes_back_after_its_worker_and_its_process_were_killed(
 
 def test_a_run_that_dies_every_time_stays_down_after_the_third(stack: dict[str, str]) -> None:
     seeds = {"preset": "smoke", "benchmarks": ["darcy"], "seeds": list(range(20))}
-    flow_run = submitted("train/one", seeds, stack)
+    flow_run = submitted("train/train-one-model", seeds, stack)
     worker = worker_of(stack)
     for start in (1, 2, 3):
 

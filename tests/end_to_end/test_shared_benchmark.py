@@ -92,7 +92,9 @@ def wait_for(what: Callable[[], Any], seconds: float = 600.0) -> Any:
 
 def runs_of_cells(settings: dict[str, str]) -> list[dict[str, Any]]:
     """Return all runs of cells, whichever comparison has asked for them."""
-    return list(ask(settings, "flow_runs/filter", {"deployments": {"name": {"any_": ["train"]}}}))
+    return list(
+        ask(settings, "flow_runs/filter", {"deployments": {"name": {"any_": ["train-cell"]}}})
+    )
 
 
 def state(settings: dict[str, str], flow_run: str) -> str:

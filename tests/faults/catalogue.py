@@ -1,6 +1,6 @@
 """Every fault that is tried."""
 
-from tests.faults import disks, kills, servers, surroundings
+from tests.faults import cells, disks, kills, servers, surroundings
 from tests.faults.table import KILL_TRIALS, OTHER_TRIALS, Fault
 
 FAULTS = [
@@ -35,14 +35,44 @@ FAULTS = [
         session=servers.database_killed,
     ),
     Fault(
-        name="Prefect worker or engine killed",
-        promise="the run ends, or comes back by itself and continues; one result, every epoch once",
-        session=servers.prefect_worker_killed,
+        name="cell's process killed",
+        promise="comes back by itself and continues; every cell and epoch once",
+        session=cells.cell_killed,
+    ),
+    Fault(
+        name="cell worker killed",
+        promise="its cells end or come back by themselves; every cell and epoch once",
+        session=cells.cell_worker_killed,
+    ),
+    Fault(
+        name="control worker killed",
+        promise="comparisons end or come back by themselves; every cell and epoch once",
+        session=cells.control_worker_killed,
+    ),
+    Fault(
+        name="comparison's process killed",
+        promise="comes back by itself and takes its cells up; every cell and epoch once",
+        session=cells.parent_killed,
     ),
     Fault(
         name="Prefect server killed",
-        promise="the run ends, or comes back by itself and continues; one result, every epoch once",
-        session=servers.prefect_server_killed,
+        promise="comparison and cells go on or come back; every cell and epoch once",
+        session=cells.server_killed,
+    ),
+    Fault(
+        name="Prefect's PostgreSQL killed",
+        promise="comparison and cells go on or come back; every cell and epoch once",
+        session=cells.database_killed,
+    ),
+    Fault(
+        name="worker killed before its run starts",
+        promise="the run comes back by itself; every cell and epoch once",
+        session=cells.killed_before_start,
+    ),
+    Fault(
+        name="cell suspended and resumed",
+        promise="is left alone for two minutes, then continues; every cell and epoch once",
+        session=cells.suspended,
     ),
     Fault(
         name="disk full",

@@ -30,9 +30,12 @@ the work had ended before the fault came is not counted, but repeated.
 - **Not recovered** are trials that ended in another way than promised: another error than the
   one said, other bytes, other weights, or work that did not end. Data is compared byte for byte
   with data that nothing happened to, and so are weights and results, without their times.
-- Processes are killed by SIGKILL, servers with all their children. Prefect's worker is killed
-  in a third of the trials, the engine that runs the flow in a third, and both together in a third.
-  What died of the servers is started again by the trial, as the stack's supervisor does.
+- Processes are killed by SIGKILL, servers with all their children, workers alone in two of three
+  trials and with their runs in the third. What died is started again by the trial, as the stack's
+  supervisor does; nobody touches a run.
+- Cells of a comparison are runs on a pool, with two at once. A hit comes within 25 seconds after
+  some run has begun; the trial counts all cells that were under way. No cell is hit so often that
+  its last start is: that it stays down then is another promise.
 - PostgreSQL's files are on a real disk; a loss of power, which also loses what the disk had not
   written, is not tried.
 - The full and the read-only disk are a file system in memory, mounted for the trial, which

@@ -271,6 +271,7 @@ def test_settings_that_manifests_set_are_documented() -> None:
     assert ours == {
         "LSM_CELL_POOL_TYPE",
         "LSM_DASK",
+        "LSM_DEVICE",
         "LSM_MLFLOW_PAGES",
         "LSM_STORE",
         "LSM_WORKERS",

@@ -39,7 +39,7 @@ def test_every_variable_is_used_and_every_placeholder_declared() -> None:
     given = template(REPOSITORY)
     declared = given["variables"]["properties"]
     assert placeholders(given["job_configuration"]) == set(declared)
-    asked = {"gpus", "memory", "cpu", "node_selector", "image", "namespace"}
+    asked = {"gpus", "device", "memory", "cpu", "node_selector", "image", "namespace"}
     assert asked | {"service_account_name", "state"} | FILLED_BY_WORKER == set(declared)
 
 
@@ -61,6 +61,10 @@ def test_a_cell_gets_what_its_run_asks_for() -> None:
     assert rendered_job(REPOSITORY, namespace="other")["metadata"]["namespace"] == "other"
 
 
+def _name(variable: dict[str, Any]) -> str:
+    return str(variable["name"])
+
+
 def test_a_cell_finds_store_and_secrets_where_cell_workers_do() -> None:
     made, (container,), (of_worker,) = pod(), pod()["containers"], WORKER["containers"]
     assert made["serviceAccountName"] == WORKER["serviceAccountName"]
@@ -70,7 +74,8 @@ def test_a_cell_finds_store_and_secrets_where_cell_workers_do() -> None:
         assert container[key] == of_worker[key], key
     # The worker itself adds the password of Prefect, by the name of its secret.
     passed_on = [each for each in of_worker["env"] if each["name"] != "PREFECT_API_AUTH_STRING"]
-    assert container["env"] == passed_on
+    expected = [*passed_on, {"name": "LSM_DEVICE", "value": "cuda"}]
+    assert sorted(container["env"], key=_name) == sorted(expected, key=_name)
     (job_worker,) = dict(pod_specs())["job-worker"]["containers"]
     given = {each["name"]: each.get("value") for each in job_worker["env"]}
     secret = "WORKER_API_AUTH_STRING_SECRET_"
@@ -95,8 +100,12 @@ def test_its_image_is_that_of_gpu_workers() -> None:
     spec = yaml.safe_load(patch)["spec"]["template"]["spec"]
     made = pod()
     assert made["containers"][0]["image"] == spec["containers"][0]["image"]
-    assert made["nodeSelector"] == spec["nodeSelector"]
+    # The request for a GPU finds the nodes; who sets which label differs.
+    assert "nodeSelector" not in spec
+    assert made["nodeSelector"] == {}
     assert made["tolerations"] == spec["tolerations"]
+    assert {"name": "LSM_DEVICE", "value": "cuda"} in spec["containers"][0]["env"]
+    assert pod(device="cpu", gpus=0)["containers"][0]["env"] != made["containers"][0]["env"]
 
 
 @pytest.mark.filterwarnings("ignore")  # of packages that only images have

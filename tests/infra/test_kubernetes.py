@@ -186,8 +186,13 @@ def test_the_gpu_overlay_puts_one_gpu_and_its_image_on_a_node_that_has_one(built
     assert worker["image"].startswith("lsm-cuda:")
     assert worker["resources"]["limits"]["nvidia.com/gpu"] == "1"
     assert worker["resources"]["requests"]["nvidia.com/gpu"] == "1"
-    spec = named(built("gpu"), "Deployment", "cell-worker")["spec"]["template"]["spec"]
-    assert spec["nodeSelector"] == {"nvidia.com/gpu.present": "true"}
+    assert {"name": "LSM_DEVICE", "value": "cuda"} in worker["env"]
+    assert len(worker["env"]) == 1 + len(container(built("cpu"), "cell-worker")["env"])
+    assert {"name": "shared-memory", "mountPath": "/dev/shm"} in worker["volumeMounts"]
+    spec = named(built("gpu"), "Deployment", "cell-worker")["spec"]
+    # All GPUs may be taken: the old worker has to go before the new one can come.
+    assert spec["strategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
+    assert "nodeSelector" not in spec["template"]["spec"]
     assert "nvidia.com/gpu" not in str(built("cpu"))
     assert container(built("gpu"), "control-worker") == container(built("cpu"), "control-worker")
 

@@ -13,7 +13,7 @@ from lsm_core.experiments.experiment import BoundExperiment, Experiment, Start
 from lsm_core.experiments.plans import DataPlan, OfficialPlan
 from lsm_core.experiments.presets import applies, check_applies, experiment
 from lsm_core.models.catalogue import ModelConfig
-from lsm_core.names import BenchmarkName, ModelName, PresetName
+from lsm_core.names import BenchmarkName, ModelName, Precision, PresetName
 from lsm_core.result import Failure
 from storage.location import Location
 
@@ -30,10 +30,12 @@ def benchmark_cells(
     benchmarks: Sequence[BenchmarkName] | None,
     models: Sequence[ModelName] | None,
     seeds: Sequence[int],
+    training: Mapping[TrainingSetting, Any] | None = None,
 ) -> list[BoundExperiment]:
     """Return every pair of benchmark and model that go together, once a seed; all if none named.
 
-    BadInput if models and benchmarks are named and none of them go together.
+    With `training`, those settings of the preset are others. BadInput if models and benchmarks are
+    named and none of them go together.
     """
     pairs = [
         (benchmark, model)
@@ -46,7 +48,31 @@ def benchmark_cells(
             check_applies(*pairs[0])
         except ValueError as error:
             raise BadInput(str(error)) from error
-    return [cell(preset, *pair, seed) for pair in fitting for seed in seeds]
+    chosen = (experiment(preset, *pair, seed) for pair in fitting for seed in seeds)
+    return [bind(changed(each, training or {})) for each in chosen]
+
+
+def computing(precision: Precision | None, compiled: bool) -> dict[TrainingSetting, Any]:
+    """Return the settings of how numbers are computed, as far as they are asked for."""
+    asked: dict[TrainingSetting, Any] = {} if precision is None else {"precision": precision}
+    return {**asked, "compile": True} if compiled else asked
+
+
+def changed(base: Experiment, training: Mapping[TrainingSetting, Any]) -> Experiment:
+    """Return an experiment that trains in another way, and what it starts from, too."""
+    if not training:
+        return base
+    changes: dict[str, Any] = {str(name): value for name, value in training.items()}
+    start = base.start
+    if start is not None and isinstance(start.source, Experiment):
+        start = replace(start, source=changed(start.source, training))
+    return replace(base, training=replace(base.training, **changes), start=start)
+
+
+def in_words(training: Mapping[TrainingSetting, Any], setting: str = "") -> str:
+    """Return what a cell with such settings is called: runs of two protocols are no two seeds."""
+    changes = (f"{name} {value}" for name, value in training.items())
+    return ", ".join(part for part in (setting, *changes) if part)
 
 
 def chosen_cell(

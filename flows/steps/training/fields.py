@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
-from math import ceil
+from math import ceil, prod
 from typing import Any
 
 import torch
@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from lsm_core.benchmarks.benchmark import Benchmark
 from lsm_core.experiments.plans import Split
 from lsm_core.problems.fields import stack_channels
+from lsm_core.surrogates.surrogate import samples_at_once
 from lsm_core.training.batches import BatchesInMemory, Fields, SplitFields
 from lsm_core.training.config import TrainingConfig
+from lsm_core.training.feeding import brought_to, fits_on
 from storage.datasets.batches import Batches as StoredBatches
 from storage.datasets.reader import Dataset, Part
 
-PART = 100
-"""Samples that are read, measured or normalised together."""
+CPU = torch.device("cpu")
 OTHERS: tuple[Split, ...] = ("validation", "test")
 
 
@@ -45,8 +46,9 @@ class PartsOfStore:
     benchmark: Benchmark
 
     def __iter__(self) -> Iterator[Fields]:
-        for start in range(0, len(self.part), PART):
-            yield fields_of(self.part[start : start + PART], self.benchmark)
+        size = samples_at_once(prod(self.benchmark.shape.space))
+        for start in range(0, len(self.part), size):
+            yield fields_of(self.part[start : start + size], self.benchmark)
 
 
 @dataclass(frozen=True)
@@ -67,11 +69,17 @@ class BatchesOfStore:
 
 
 def split_fields(
-    dataset: Dataset, benchmark: Benchmark, config: TrainingConfig, seed: int, memory: int
+    dataset: Dataset,
+    benchmark: Benchmark,
+    config: TrainingConfig,
+    seed: int,
+    memory: int,
+    device: torch.device = CPU,
 ) -> SplitFields:
     """Return the fields of a dataset, in memory if the training samples fit into the budget.
 
-    Fields and their order are the same either way.
+    On a GPU those are brought there once if they fit, and else batch by batch, each while the one
+    before is trained on. Fields and their order are the same either way.
     """
     train = part_of(dataset, benchmark, "train", config.fraction)
     batch_size = config.batch_of(len(train))
@@ -86,9 +94,18 @@ def split_fields(
     parts |= {split: part_of(dataset, benchmark, split) for split in OTHERS}
     if not stored.in_memory:
         read = {split: PartsOfStore(part, benchmark) for split, part in parts.items()}
-        return SplitFields(BatchesOfStore(stored, benchmark, len(train)), read, in_memory=False)
+        of_store = BatchesOfStore(stored, benchmark, len(train))
+        return SplitFields(brought_to(device, of_store), read, in_memory=False)
     fields = {split: fields_of(part[:], benchmark) for split, part in parts.items()}
+    stays = fits_on(device, fields["train"])
     batches = BatchesInMemory(
-        fields["train"], batch_size, lambda epoch: torch.from_numpy(stored.order(epoch))
+        fields["train"].to(device) if stays else fields["train"],
+        batch_size,
+        lambda epoch: torch.from_numpy(stored.order(epoch)),
     )
-    return SplitFields(batches, {s: f.split(PART) for s, f in fields.items()}, in_memory=True)
+    size = samples_at_once(prod(benchmark.shape.space))
+    return SplitFields(
+        batches if stays else brought_to(device, batches),
+        {split: each.split(size) for split, each in fields.items()},
+        in_memory=True,
+    )

@@ -3,20 +3,24 @@
 import resource
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from statistics import median
 
+import numpy as np
 import torch
 from safetensors.torch import save
 
-from flows.steps.results import begun_in, keep_begun, keep_result, result_in
+from flows.steps.results import begun_in, keep_begun, keep_result, keep_traceback, result_in
 from flows.steps.training.devices import choose_device, device_name, gpu_uuids, joined_ranks
 from flows.steps.training.fields import split_fields
 from flows.steps.training.isolation import Report
 from flows.steps.training.run_record import finished_record, now, unfinished_record
+from flows.steps.training.saving import Writer
 from flows.steps.training.showcase import (
     SHOWN_SAMPLES,
     WORST_SAMPLES,
@@ -31,8 +35,10 @@ from lsm_core.experiments.trial import Trial
 from lsm_core.layers.ranks import gathered, n_ranks, rank
 from lsm_core.result import Begun, DatasetName, Epoch, Result
 from lsm_core.training.loop import Diverged, EpochReport
+from lsm_core.training.state import Snapshot, host_copy
 from storage.datasets.reader import Dataset, open_dataset
 from storage.datasets.schema import environment
+from storage.errors import StorageError
 from storage.tracking.echo import Echo, Status
 
 SECONDS_BETWEEN_CHECKPOINTS = 20.0
@@ -52,8 +58,9 @@ def train(cell: BoundExperiment, place: Workplace, report: Report) -> Result:
         echo = _RunEcho(cell, place, dataset, device) if rank() == 0 else None
         if result is None:
             with _mark_end(echo):
-                run = _Run(cell, place, dataset, device, echo, report)
-                run.train_to_the_end()
+                with Writer() as writer:
+                    run = _Run(cell, place, dataset, device, echo, report, writer)
+                    run.train_to_the_end()
                 result = gathered(run.conclude() if rank() == 0 else None)[0]
         assert result is not None
         if echo is not None:
@@ -89,7 +96,11 @@ class _RunEcho:
 
     def mark(self, status: Status) -> None:
         """Close the run as failed or killed; another try opens it again."""
-        self.echo.finish(unfinished_record(self.begun, self.sent, status))
+        where = traceback.format_exc().encode() if status == "FAILED" else None
+        if where is not None:
+            with suppress(StorageError):  # what it tells of may be that the store is away
+                keep_traceback(self.checkpoints, where)
+        self.echo.finish(unfinished_record(self.begun, self.sent, status, traceback=where))
 
     def finish(self, result: Result) -> None:
         """Bring the run up to its result."""
@@ -118,15 +129,16 @@ class _Run:
         device: torch.device,
         echo: _RunEcho | None,
         report: Report,
+        writer: Writer,
     ) -> None:
         """Build the trial, or bring it to where its latest checkpoint is."""
         self.cell, self.place, self.dataset, self.device = cell, place, dataset, device
-        self.echo, self.report = echo, report
+        self.echo, self.report, self.writer = echo, report, writer
         self.checkpoints = place.checkpoints(cell.identity)
         source = cell.source_identity
         self.trial = Trial(
             cell.experiment,
-            split_fields(dataset, cell.benchmark, cell.training, cell.seed, place.memory),
+            split_fields(dataset, cell.benchmark, cell.training, cell.seed, place.memory, device),
             device,
             selected_weights(place.checkpoints(source)) if source else None,
         )
@@ -150,6 +162,12 @@ class _Run:
         except Diverged:
             self._save()
             raise
+        except torch.OutOfMemoryError as error:
+            raise ValueError(
+                f"no room for a batch of {self.cell.training.batch_size} on "
+                f"{device_name(self.device)}: {str(error).splitlines()[0]}; train in parts with "
+                "--accumulation 2 or more, which changes nothing but batch statistics"
+            ) from error
 
     def _end_epoch(self, ended: EpochReport) -> None:
         seconds = time.perf_counter() - self.epoch_began
@@ -178,22 +196,37 @@ class _Run:
 
     def _is_save_due(self) -> bool:
         """Return whether it is time for a checkpoint; the first rank decides. Collective."""
-        due = time.perf_counter() - self.saved > SECONDS_BETWEEN_CHECKPOINTS
+        passed = time.perf_counter() - self.saved
+        due = passed > SECONDS_BETWEEN_CHECKPOINTS and not self.writer.is_busy()
         if n_ranks() == 1:
             return due
         ask = self.trial.state.batch % BATCHES_BETWEEN_AGREEMENTS == 0
         return ask and bool(gathered(due)[0])
 
     def _save(self) -> None:
-        """Save the trial; the first rank writes. Collective."""
-        content = self.trial.to_bytes()
+        """Begin to save the trial as it is now; the first rank writes. Collective."""
+        snapshot = self.trial.snapshot()
         if self.echo is not None:
+            best = None
             if self.trial.best != self.saved_best:
-                self.checkpoints.save_best(save(self.trial.best_weights))
-                self.saved_best = self.trial.best
-            self.checkpoints.save(self.trial.step, content)
-            self.echo.update(self.trial.history)
+                best, self.saved_best = host_copy(self.trial.best_weights), self.trial.best
+            history = tuple(self.trial.history)
+            self.writer.begin(partial(self._write, self.trial.step, snapshot, best, history))
         self.saved = time.perf_counter()
+
+    def _write(
+        self,
+        step: int,
+        snapshot: Snapshot,
+        best: Mapping[str, torch.Tensor] | None,
+        history: Sequence[Epoch],
+    ) -> None:
+        """Write a checkpoint, then tell of what it holds; in the writer's thread."""
+        assert self.echo is not None
+        if best is not None:
+            self.checkpoints.save_best(save(dict(best)))
+        self.checkpoints.save(step, snapshot.to_bytes())
+        self.echo.update(history)
 
     def conclude(self) -> Result:
         """Evaluate the chosen weights, keep the result and return it."""
@@ -238,7 +271,9 @@ class _Run:
 
     def _keep_sample_errors(self) -> None:
         """Keep the error of every test sample, and the worst of them as they were predicted."""
-        errors = {name: values.numpy() for name, values in self.trial.sample_errors("test").items()}
+        errors: dict[str, np.ndarray] = {
+            name: values.numpy() for name, values in self.trial.sample_errors("test").items()
+        }
         if not errors:
             return
         worst = worst_samples(errors, WORST_SAMPLES)
@@ -246,6 +281,8 @@ class _Run:
         self.checkpoints.write_arrays(
             "worst", chosen_arrays(self.cell.benchmark, self.dataset, worst, predicted)
         )
+        # Their run's name, so that errors of another are noticed.
+        errors["identity"] = np.array(self.cell.identity)
         self.checkpoints.write_arrays("errors", errors)
 
 

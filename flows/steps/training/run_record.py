@@ -4,6 +4,7 @@ One function each for a run that is under way and for one that is finished; the 
 that it is part of and `lsm runs sync` send what these return.
 """
 
+import hashlib
 import json
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -13,7 +14,8 @@ from typing import Any
 
 from mlflow.entities import Metric
 
-from flows.steps.results import begun_in, result_in, saved_history
+from flows.steps.results import FAILURE, begun_in, kept_traceback, result_in, saved_history
+from lsm_core.reporting.task import task_of
 from lsm_core.result import Begun, Epoch, Outcome, Result, marked
 from storage.location import Location
 from storage.runs.checkpoints import Checkpoints
@@ -37,6 +39,7 @@ def unfinished_record(
     history: Sequence[Epoch] = (),
     status: Status | None = "RUNNING",
     suites: Collection[str] = (),
+    traceback: bytes | None = None,
 ) -> RunRecord:
     """Return the record of a run that has come so far; the history is what a checkpoint holds."""
     return replace(
@@ -45,6 +48,8 @@ def unfinished_record(
         points=_points_of(history, [each.at or begun.started for each in history]),
         status=status,
         ended=now() if status in ("FAILED", "KILLED") else None,
+        files={} if traceback is None else {FAILURE: lambda: traceback},
+        files_version=hashlib.sha256(traceback or b"").hexdigest()[:16],
     )
 
 
@@ -86,7 +91,8 @@ def stored_record(
     if begun is None:
         return None
     history = saved_history(checkpoints)
-    record = unfinished_record(begun, history, "FAILED" if has_failed else None, suites)
+    status: Status | None = "FAILED" if has_failed else None
+    record = unfinished_record(begun, history, status, suites, kept_traceback(checkpoints))
     # Of a failure only the last epoch before it is known.
     return replace(record, ended=record.points[-1].timestamp if record.points else begun.started)
 
@@ -104,6 +110,7 @@ def milliseconds(moment: str) -> int:
 def _record(run: Outcome, kept: Begun | Result, suites: Collection[str]) -> RunRecord:
     """Return what is known of a run from its first day: by what it is found and grouped."""
     name = f"{run.benchmark} {run.model}{run.setting and ', '}{run.setting}"
+    task = task_of(kept)
     device = kept.device if isinstance(kept, Begun) else str(kept.environment.get("device", ""))
     return RunRecord(
         identity=run.identity,
@@ -120,6 +127,8 @@ def _record(run: Outcome, kept: Begun | Result, suites: Collection[str]) -> RunR
             "protocol": run.protocol,
             "dataset": kept.dataset.digest,
             "origin": run.origin,
+            "task": task.id,
+            "division": task.division,
             "code": kept.code,
             **({"source": run.source} if run.source else {}),
             **({"device": device} if device else {}),

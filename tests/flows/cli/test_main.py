@@ -36,6 +36,7 @@ def own_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["prepare"], "name the benchmarks to prepare, or say --all"),
         (["prepare", "burgers", "--store", "ftp://there"], "starts with ftp://"),
         (["report"], "there are no results to report"),
+        (["board"], "there are no runs to compare"),
         (["stack", "up"], "no prefect.yaml in this folder"),
         ([], "arguments are required: COMMAND"),
     ],

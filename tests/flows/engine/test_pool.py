@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -12,6 +13,7 @@ import pytest
 from prefect.client.schemas.objects import FlowRun, State, StateType
 
 from flows.engine import pool as module
+from flows.engine import sizes
 from flows.engine.pool import Pool
 from flows.engine.schedule import Schedule
 from flows.engine.suite import Suite
@@ -29,8 +31,22 @@ class Server:
         self.runs: dict[UUID, FlowRun] = {}
         self.results: dict[str, Result] = {}
         self.is_away = False
+        self.variables: dict[str, Any] = {}
+        self.set_by_hand: dict[str, Any] = {}
+        self.asked: list[dict[str, Any]] = []
+
+    def read_work_pool(self, name: str) -> Any:
+        template = {"variables": {"properties": self.variables}}
+        return SimpleNamespace(name=name, base_job_template=template)
+
+    def read_deployment_by_name(self, name: str) -> Any:
+        return SimpleNamespace(name=name, job_variables=self.set_by_hand)
+
+    def set_flow_run_state(self, run: UUID, state: State) -> None:
+        self.set_state(run, state.type, starts=self.runs[run].run_count)
 
     def ask(self, _deployment: str, **wanted: Any) -> FlowRun:
+        self.asked.append(wanted)
         run = FlowRun(
             id=uuid4(), flow_id=uuid4(), name=wanted["flow_run_name"], tags=wanted["tags"]
         )
@@ -63,6 +79,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Server:
 
     monkeypatch.setenv("LSM_STORE", str(tmp_path))
     monkeypatch.setattr(module, "get_client", get_client)
+    monkeypatch.setattr(sizes, "get_client", get_client)
     monkeypatch.setattr(module, "run_deployment", made.ask)
     monkeypatch.setattr(module, "create_link_artifact", lambda *_, **__: None)
     monkeypatch.setattr(
@@ -118,21 +135,41 @@ def test_a_run_that_another_has_in_hand_is_not_asked_for_again(server: Server) -
     ]
 
 
-def test_a_crash_is_final_after_the_last_start_or_when_nobody_brings_it_back(
-    server: Server,
-) -> None:
+def test_a_crash_is_final_after_the_last_start(server: Server) -> None:
     pool, _ = submitted(["lsm"])
     (run,) = server.runs
     server.set_state(run, StateType.CRASHED, starts=1)
     assert pool.ended(None) == []
-    server.set_state(run, StateType.CRASHED, starts=1, hours=1.0)
+    assert server.runs[run].state_type == StateType.CRASHED
+    server.set_state(run, StateType.CRASHED, starts=3)
     ((_, outcome),) = pool.ended(None)
     assert "ended as Crashed: so it was" in str(outcome)
 
-    other, _ = submitted(["fno"])
-    server.set_state(list(server.runs)[-1], StateType.CRASHED, starts=3)
-    ((_, outcome),) = other.ended(None)
-    assert "ended as Crashed" in str(outcome)
+
+def test_a_crashed_run_whose_event_was_lost_is_brought_back_by_its_parent(server: Server) -> None:
+    pool, _ = submitted(["lsm"])
+    (run,) = server.runs
+    server.set_state(run, StateType.CRASHED, starts=1, hours=0.1)
+    assert pool.ended(None) == []
+    assert server.runs[run].state_type == StateType.SCHEDULED
+
+
+def test_a_job_is_as_large_as_its_cell_where_the_pool_knows_sizes(server: Server) -> None:
+    submitted(["lsm"])
+    server.variables = {"gpus": {"default": 1}, "memory": {"default": "16Gi"}, "cpu": {}}
+    submitted(["fno"])
+    server.variables["gpus"] = {"default": 0}  # a pool of processors
+    submitted(["unet"])
+    server.set_by_hand = {"memory": "64Gi"}
+    submitted(["resnet"])
+    given = [wanted["job_variables"] for wanted in server.asked]
+    assert given == [{}, {"gpus": 1, "memory": "9Gi"}, {"memory": "9Gi"}, {}]
+
+
+def test_the_memory_of_a_job_follows_from_its_data() -> None:
+    (small,) = benchmark_cells("paper", ["burgers"], ["lsm"], [0])
+    (large,) = benchmark_cells("paper", ["plasticity"], ["lsm"], [0])
+    assert (sizes.memory_gib(small), sizes.memory_gib(large)) == (9, 10)
 
 
 def test_a_failed_run_can_be_asked_for_again(server: Server) -> None:

@@ -10,7 +10,14 @@ from lsm_core.models.point_cloud import PointCloudConfig
 from lsm_core.names import BenchmarkName, PresetName, StudyName
 from lsm_core.reporting.published_results import published_tables
 from lsm_core.reporting.tables import Table
-from lsm_core.studies.catalogue import STUDIES, Study, study_blocks, study_cells, study_of
+from lsm_core.studies.catalogue import (
+    LATER_MODELS,
+    STUDIES,
+    Study,
+    study_blocks,
+    study_cells,
+    study_of,
+)
 from lsm_core.studies.cells import ABLATED, FRACTIONS, RESOLUTIONS, Cell
 from lsm_core.surrogates.operator import build_operator
 from tests.lsm_core.studies.test_sections import run
@@ -81,7 +88,8 @@ def test_transfer_starts_from_the_pipe_model_on_nested_parts_of_the_data() -> No
     assert len({cell.protocol for cell in (*tuned, *scratch)}) == len(cells)
 
 
-def test_models_are_those_of_the_paper_unless_others_are_named() -> None:
+def test_models_are_those_of_the_paper_and_later_unless_others_are_named() -> None:
+    later = set(LATER_MODELS)
     published = published_tables()
     transfer = set(published["transfer_pipe_to_airfoil"]) - {
         "unit",
@@ -89,12 +97,12 @@ def test_models_are_those_of_the_paper_unless_others_are_named() -> None:
         "target",
         "fractions",
     }
-    assert models_of(study_cells("transfer", "paper", [0])) == transfer
+    assert models_of(study_cells("transfer", "paper", [0])) == transfer | later
     for name in ("darcy", "burgers", "navier_stokes"):
         study: StudyName = f"resolutions-{name.replace('_', '-')}"  # type: ignore[assignment]
         expected = set(published[f"{name}_resolutions"]) - {"resolutions"}
         cells = study_cells(study, "paper", [0])
-        assert models_of(cells) == expected
+        assert models_of(cells) == expected | later
         sizes = {cell.experiment.data.benchmark.shape.space[0] for cell in cells}
         assert sizes == set(published[f"{name}_resolutions"]["resolutions"])
     assert models_of(study_cells("resolutions-burgers", "quick", [0], ["sno"])) == {"sno"}

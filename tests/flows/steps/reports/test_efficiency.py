@@ -37,7 +37,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, int]]:
     """Return what is measured from now on, of which nothing really is."""
     asked = []
 
-    def pretend(model: str, form: str, size: int, n_threads: int) -> dict[str, Any]:
+    def pretend(model: str, form: str, size: int, *machine: Any) -> dict[str, Any]:
         asked.append((model, form, size))
         return FIGURES
 
@@ -85,10 +85,10 @@ def test_what_was_measured_before_an_interruption_is_kept(
 ) -> None:
     pretend = efficiency.measure_apart
 
-    def interrupted_at_32(model: Any, form: str, size: int, n_threads: int) -> dict[str, Any]:
+    def interrupted_at_32(model: Any, form: str, size: int, *machine: Any) -> dict[str, Any]:
         if size == 32:
             raise KeyboardInterrupt
-        return pretend(model, form, size, n_threads)
+        return pretend(model, form, size, *machine)
 
     monkeypatch.setattr(efficiency, "measure_apart", interrupted_at_32)
     with pytest.raises(KeyboardInterrupt):
@@ -111,7 +111,7 @@ def test_what_was_measured_on_this_machine_is_not_measured_again(
     first, _ = measure_efficiency(["fno"], [16], settings, SILENT)
     assert measure_efficiency(["fno"], [16, 32], settings, SILENT)[0][:1] == first
     assert measured == [("fno", "release", 16), ("fno", "release", 32)]
-    monkeypatch.setattr(efficiency, "machine_name", lambda n_threads: "another")
+    monkeypatch.setattr(efficiency, "machine_name", lambda *_: "another")
     measure_efficiency(["fno"], [16], settings, SILENT)
     assert len(measured) == 3
     assert len(stored_costs(settings.root)) == 3
@@ -130,10 +130,10 @@ def test_a_model_that_fails_does_not_stop_the_others_and_is_named(
 ) -> None:
     pretend = efficiency.measure_apart
 
-    def too_large(model: Any, form: str, size: int, n_threads: int) -> dict[str, Any]:
+    def too_large(model: Any, form: str, size: int, *machine: Any) -> dict[str, Any]:
         if model == "unet":
             raise MemoryError("not enough")
-        return pretend(model, form, size, n_threads)
+        return pretend(model, form, size, *machine)
 
     monkeypatch.setattr(efficiency, "measure_apart", too_large)
     costs, failed = measure_efficiency(["unet", "fno"], [16], settings, SILENT)

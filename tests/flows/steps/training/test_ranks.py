@@ -12,14 +12,21 @@ import torch
 from flows.errors import ProcessDied
 from flows.steps.training import run as training
 from flows.steps.training.cells import bind
+from flows.steps.training.devices import joined_ranks
 from flows.steps.training.isolation import Report, run_isolated
 from flows.steps.training.run import train
 from flows.steps.training.workplace import Workplace
 from lsm_core.experiments import trial
 from lsm_core.experiments.experiment import BoundExperiment
+from lsm_core.layers.normalization import BatchNormalization
 from lsm_core.layers.ranks import rank
+from lsm_core.models.catalogue import build_model
 from lsm_core.models.lsm import release_form
 from lsm_core.result import Result
+from lsm_core.training.batches import Fields
+from lsm_core.training.config import TrainingConfig
+from lsm_core.training.loop import train_step
+from lsm_core.training.state import start_training
 from tests.flows.steps.training.test_run import experiment, workplace
 
 
@@ -59,6 +66,43 @@ def test_two_ranks_train_as_one(place: Workplace, two: Result, tmp_path: Path) -
     for name in ("train", "validation"):
         assert curve(two, name) == pytest.approx(curve(one, name), rel=1e-5), name
     assert two.error == pytest.approx(one.error, rel=1e-5)
+
+
+def messages_of_a_step(accumulation: int, report: Report) -> tuple[int, int]:
+    """Return the messages of a training step, and the layers with batch statistics."""
+    from torch import distributed
+
+    from lsm_core.problems.shape import ProblemShape
+
+    torch.set_num_threads(1)
+    n_sent, send = 0, distributed.all_reduce
+
+    def count(*arguments: Any, **options: Any) -> Any:
+        nonlocal n_sent
+        n_sent += 1
+        return send(*arguments, **options)
+
+    distributed.all_reduce = count
+    with joined_ranks(torch.device("cpu")):
+        shape = ProblemShape(space=(16, 16), n_inputs=1, n_outputs=1)
+        torch.manual_seed(0)
+        model = build_model(release_form(width=8, n_scales=3), shape)
+        config = TrainingConfig(accumulation=accumulation)
+        state = start_training(model, config, n_batches=1)
+        fields = Fields(torch.rand(5, 16, 16, 1), torch.rand(5, 16, 16, 1))
+        train_step(state, fields, config)
+        n_layers = sum(isinstance(part, BatchNormalization) for part in model.modules())
+    return n_sent, n_layers
+
+
+# Of five samples one rank has three and the other two: in three parts each would wait for ever.
+@pytest.mark.parametrize(("accumulation", "n_parts"), [(1, 1), (3, 2)])
+def test_a_step_sends_two_messages_a_normalisation_and_one_for_all_gradients(
+    accumulation: int, n_parts: int
+) -> None:
+    n_sent, n_layers = run_isolated(messages_of_a_step, accumulation, n_ranks=2)
+    assert n_layers == 10
+    assert n_sent == n_parts * 2 * n_layers + 1
 
 
 def train_and_kill_a_rank(experiment: BoundExperiment, place: Workplace, report: Report) -> Any:

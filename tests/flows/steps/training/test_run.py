@@ -161,7 +161,12 @@ def test_a_run_that_fails_is_told_as_failed_and_another_try_finishes_it(
         patched.setattr(training, "showcase_arrays", out_of_memory)
         with pytest.raises(MemoryError):
             train(place, model="fno")
-    assert [run.info.status for run in client.search_runs(["1"])] == ["FAILED"]
+    (run,) = client.search_runs(["1"])
+    assert run.info.status == "FAILED"
+    # Where it failed is in the store and in MLflow.
+    kept = place.checkpoints(experiment("fno").identity).location / "failure.txt"
+    assert "in out_of_memory" in kept.read_bytes().decode()
+    assert [file.path for file in client.list_artifacts(run.info.run_id)] == ["failure.txt"]
     train(place, model="fno")
     assert [run.info.status for run in client.search_runs(["1"])] == ["FINISHED"]
 

@@ -1,0 +1,104 @@
+"""The board of runs that were really trained: what is kept, what is written, what is found."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from flows.cli.main import main
+from flows.steps.reports.board import measured_runs
+from flows.steps.training import run as training
+from flows.steps.training.cells import bind
+from flows.steps.training.run_record import finished_record
+from flows.steps.training.workplace import Workplace
+from lsm_core.evaluation.samples import relative_of
+from lsm_core.experiments import presets
+from lsm_core.reporting.board import boards
+from lsm_core.reporting.task import task_of
+from lsm_core.result import Result
+from storage.location import Location
+from storage.runs.checkpoints import Checkpoints
+from tests.flows.steps.data.generation import generated
+
+MODELS = ("fno", "transolver")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Result]]:
+    """Return a store with a run of each model, and their results."""
+    folder = tmp_path_factory.mktemp("store")
+    root = Location.parse(str(folder))
+    results = []
+    for model in MODELS:
+        made = presets.experiment("smoke", "burgers", model)
+        benchmark = replace(made.data.benchmark, resolution=32, solver_points=64, solver_steps=20)
+        cell = bind(replace(made, data=replace(made.data, benchmark=benchmark)))
+        place = Workplace(
+            root=root,
+            dataset=generated(cell.data, root).location,
+            tracking_uri=f"sqlite:///{folder}/mlflow.db",
+            study="benchmark",
+            n_threads=1,
+        )
+        results.append(training.train(cell, place, lambda message: None))
+    return folder, results
+
+
+def test_the_errors_of_all_test_samples_are_kept_with_the_run(store):
+    folder, results = store
+    for result in results:
+        kept = Checkpoints(Location.parse(str(folder)) / "checkpoints" / result.identity)
+        errors = kept.arrays("errors")
+        assert len(errors["target"]) == result.settings["data"]["split_sizes"]["test"]
+        assert relative_of(errors).mean() == pytest.approx(result.error)
+        worst = kept.arrays("worst")
+        assert len(worst["predicted:final"]) == min(10, len(errors["target"]))
+        found = np.linalg.norm(worst["predicted:final"] - worst["final"], axis=1)
+        found /= np.linalg.norm(worst["final"], axis=1)
+        assert found == pytest.approx(np.sort(relative_of(errors))[::-1][: len(found)], rel=1e-4)
+
+
+def test_tags_find_the_rows_of_a_table_in_mlflow(store):
+    _, results = store
+    tags = [finished_record(result).tags for result in results]
+    assert {tag["task"] for tag in tags} == {task_of(results[0]).id}
+    assert {tag["division"] for tag in tags} == {"modern"}
+
+
+def test_the_command_writes_a_page_and_a_file_a_task(store, tmp_path, capsys):
+    folder, results = store
+    assert main(["board", "--store", str(folder), "--out", str(tmp_path / "board")]) == 0
+    said = capsys.readouterr().out
+    task = task_of(results[0])
+    assert task.name in said
+    assert "ALARM" not in said
+    (file,) = (tmp_path / "board").iterdir()
+    assert file.name == f"{task.name}.csv"
+    assert {line.split(",")[2] for line in file.read_text().splitlines()[1:]} == set(MODELS)
+    page = (folder / "reports" / "board" / "index.html").read_text()
+    assert 'table class="sortable"' in page
+    assert "The 10 test samples with the largest relative errors" in page
+    assert main(["board", "--store", str(folder), "--json"]) == 0
+    plain = json.loads(capsys.readouterr().out)
+    assert [row["model"] for row in plain["tasks"][0]["rows"]]
+
+
+def test_swapped_results_are_found_in_the_store(store, capsys):
+    folder, results = store
+    root = Location.parse(str(folder))
+    places = [root / "checkpoints" / result.identity / "result.json" for result in results]
+    before = [place.read_bytes() for place in places]
+    plain = [json.loads(content) for content in before]
+    plain[0]["test"], plain[1]["test"] = plain[1]["test"], plain[0]["test"]
+    try:
+        for place, content in zip(places, plain, strict=True):
+            place.write_bytes(json.dumps(content).encode())
+        rows = boards(measured_runs(root))[0].rows
+        assert all(any("by its samples" in alarm for alarm in row.alarms) for row in rows)
+        assert main(["board", "--store", str(folder)]) == 0
+        assert "ALARM  fno seed 0: rel_l2 is" in capsys.readouterr().out
+    finally:
+        for place, content in zip(places, before, strict=True):
+            place.write_bytes(content)
