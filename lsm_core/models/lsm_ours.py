@@ -5,7 +5,7 @@ a few latent tokens, solved for there by a series of sines and cosines, and proj
 not:
 
 - residual blocks, each behind a normalisation of the whole sample: it mixes no samples, keeps what
-  is large and small within one, and lets the blocks be trained at high rates;
+  is large and small within one, and makes what a block adds independent of the features' size;
 - no patches: tokens are those of the whole field at every scale, so that no edges show, distant
   points exchange, and the cost is linear in the points;
 - tokens that differ from the first step on, by keys of the size of the features: of the released
@@ -15,32 +15,29 @@ not:
 - coarse points are the middles of the cells that they stand for, on the way down and up.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import pi
-from typing import Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional
 
-from lsm_core.layers.by_dimension import CONVOLUTION_LAYERS, pool
+from lsm_core.layers.by_dimension import pool
 from lsm_core.layers.choices import check_at_least, check_choices
 from lsm_core.layers.coordinates import unit_coordinates
 from lsm_core.layers.head import Head
-from lsm_core.layers.kernels.convolution import convolve_prepared
 from lsm_core.layers.padding import Boundary, check_padding, crop_to, pad_to, padded_shape
-from lsm_core.layers.shapes import Features, Field, Inputs, Outputs
+from lsm_core.layers.residual_block import (
+    BRANCH,
+    ResidualBlock,
+    SampleNormalization,
+    doubled,
+    normalized,
+)
+from lsm_core.layers.shapes import Field, Inputs, Outputs
 from lsm_core.models.entry import ModelEntry, Task
 from lsm_core.problems.shape import ProblemShape
-
-FEW_TAPS = 3
-"""Points of a kernel up to which a convolution is one product of neighbours side by side: on one
-axis that is 2 to 4 times as fast as the kernels for planes."""
-BRANCH = 0.3
-"""Size of what a residual block adds at first, as a part of what convolutions usually give."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +52,7 @@ class LsmOursConfig:
     n_tokens: int = 16
     n_basis: int = 24
     head_width: int = 128
-    normalization: Literal["sample", "none"] = "sample"
+    normalization: SampleNormalization = "sample"
     boundary: Boundary = "zero"
     has_coordinates: bool = True
 
@@ -70,26 +67,6 @@ class LsmOursConfig:
     def widths(self) -> tuple[int, ...]:
         """Return the channels of every scale, finest first."""
         return tuple(self.width * min(2**scale, 8) for scale in range(self.n_scales))
-
-
-class ResidualBlock(nn.Module):
-    """x + conv(gelu(conv(normalised x))), with convolutions that are 3 wide."""
-
-    def __init__(self, config: LsmOursConfig, n_dims: int, width: int) -> None:
-        super().__init__()
-        self.boundary, self.normalization = config.boundary, config.normalization
-        layer = CONVOLUTION_LAYERS[n_dims]
-        self.first, self.second = (layer(width, width, kernel_size=3) for _ in range(2))
-        for convolution, gain in ((self.first, 1.0), (self.second, BRANCH)):
-            nn.init.kaiming_normal_(convolution.weight, nonlinearity="relu")
-            nn.init.zeros_(convolution.bias)
-            convolution.weight.data *= gain
-
-    def forward(self, field: Field) -> Field:
-        """Return the features after the block."""
-        prepared = field if self.normalization == "none" else normalized(field)
-        hidden = convolved(prepared, lambda same: same, self.first, self.boundary)
-        return field + convolved(hidden, functional.gelu, self.second, self.boundary)
 
 
 class LatentSpectralBlock(nn.Module):
@@ -151,6 +128,7 @@ class LsmOurs(nn.Module):
     def __init__(self, config: LsmOursConfig, shape: ProblemShape) -> None:
         super().__init__()
         widths, n_dims = config.widths, shape.n_dims
+        ways = config.boundary, config.normalization
         self.space, self.boundary = shape.space, config.boundary
         self.padded = padded_shape(shape.space, (2 ** (config.n_scales - 1),) * n_dims)
         check_padding(shape.space, self.padded, f"{config.n_scales} scales")
@@ -159,10 +137,10 @@ class LsmOurs(nn.Module):
         self.register_buffer("coordinates", torch.cat(known, dim=-1), persistent=False)
         self.lift = nn.Linear(shape.n_inputs + self.coordinates.shape[-1], widths[0])
         self.coarsen = nn.ModuleList(nn.Linear(*pair) for pair in pairwise(widths))
-        self.down = nn.ModuleList(ResidualBlock(config, n_dims, width) for width in widths[1:])
+        self.down = nn.ModuleList(ResidualBlock(n_dims, width, *ways) for width in widths[1:])
         self.solve = nn.ModuleList(LatentSpectralBlock(config, width) for width in widths[1:])
         self.refine = nn.ModuleList(nn.Linear(b, a) for a, b in pairwise(widths))
-        self.up = nn.ModuleList(ResidualBlock(config, n_dims, width) for width in widths[:-1])
+        self.up = nn.ModuleList(ResidualBlock(n_dims, width, *ways) for width in widths[:-1])
         self.head = Head(widths[0], config.head_width, shape.n_outputs)
 
     def forward(self, field: Inputs) -> Outputs:
@@ -189,58 +167,6 @@ class LsmOurs(nn.Module):
             coarse = doubled(self.refine[number](features), self.boundary)
             features = self.up[number](finer[number] + coarse)
         return features
-
-
-def normalized(field: Field) -> Field:
-    """Return each sample with mean zero and deviation one over all its points and channels."""
-    return functional.layer_norm(field, field.shape[1:])
-
-
-def convolved(
-    field: Field,
-    prepare: Callable[[Tensor], Tensor],
-    layer: nn.Module,
-    boundary: Boundary,
-) -> Features:
-    """Return the convolution of the prepared field."""
-    weight, bias = layer.weight, layer.bias
-    assert isinstance(weight, Tensor)
-    assert isinstance(bias, Tensor)
-    if weight[0, 0].numel() > FEW_TAPS:
-        return convolve_prepared(prepare, (field,), weight, bias, boundary)
-    prepared = prepare(field)
-    before, after = neighbours(prepared, 1, boundary, repeats_ends=False)
-    matrix = weight.permute(2, 1, 0).flatten(0, 1)
-    return torch.cat([before, prepared, after], dim=-1) @ matrix + bias
-
-
-def doubled(field: Field, boundary: Boundary) -> Float[Tensor, "batch *fine channel"]:
-    """Return a field of twice as many points an axis, linear between the middles of its cells.
-
-    Beyond the ends of an axis that is not periodic the field is constant.
-    """
-    for axis in range(1, field.ndim - 1):
-        before, after = neighbours(field, axis, boundary, repeats_ends=True)
-        halves = torch.lerp(field, before, 0.25), torch.lerp(field, after, 0.25)
-        field = torch.stack(halves, dim=axis + 1).flatten(axis, axis + 1)
-    return field
-
-
-def neighbours(
-    field: Field, axis: int, boundary: Boundary, *, repeats_ends: bool
-) -> tuple[Field, Field]:
-    """Return at every point the value of the point before it, and of the one after it.
-
-    Beyond the ends of an axis that is not periodic there are zeros, or the ends themselves.
-    """
-    if boundary == "circular":
-        return field.roll(1, axis), field.roll(-1, axis)
-    n_others = field.shape[axis] - 1
-    ends = field.narrow(axis, 0, 1), field.narrow(axis, n_others, 1)
-    first, last = ends if repeats_ends else map(torch.zeros_like, ends)
-    before = torch.cat([first, field.narrow(axis, 0, n_others)], dim=axis)
-    after = torch.cat([field.narrow(axis, 1, n_others), last], dim=axis)
-    return before, after
 
 
 def preset(task: Task) -> LsmOursConfig:
