@@ -21,6 +21,7 @@ DATA = {
     "generated": "of our own solvers",
     "official": "the published files",
     "exported": "files that were written from data of our own solvers as the published ones are",
+    "given": "files that were brought",
 }
 """What the data of each origin are."""
 

@@ -93,7 +93,7 @@ def test_coordinates_are_where_a_problem_has_ends() -> None:
 def test_neither_the_ends_of_a_period_nor_the_edges_of_patches_show() -> None:
     """Where the released form has patches and where the period ends, errors are as elsewhere."""
     cell = experiment("smoke", "burgers", "lsm_ours")
-    config = replace(cell.training, epochs=60)
+    config = replace(cell.training, epochs=25)
     train, test = smoke_fields("burgers", "train"), smoke_fields("burgers", "test")
     torch.manual_seed(0)
     surrogate = Surrogate(
