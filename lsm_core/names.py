@@ -14,6 +14,7 @@ BenchmarkName = Literal[
 ]
 ModelName = Literal[
     "lsm",
+    "lsm_ours",
     "unet",
     "resnet",
     "tfnet",
@@ -37,6 +38,9 @@ ModelName = Literal[
     "pod_rbf",
 ]
 """A model's name is that of its file in `lsm_core/models`."""
+
+MODEL_TITLES: dict[ModelName, str] = {"lsm_ours": "LSM (ours)"}
+"""What models are called in tables, where it is not their name."""
 
 PresetName = Literal["smoke", "quick", "matched", "paper", "release"]
 
