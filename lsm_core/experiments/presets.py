@@ -45,11 +45,16 @@ def experiment(
 
 
 def _training_of(preset: PresetName, benchmark: Problem, model: ModelName) -> TrainingConfig:
-    """Return how a preset trains a model: all in one way, but for what the model cannot bear."""
+    """Return how a preset trains a model: all in one way, but for what a model cannot bear.
+
+    At the published sizes each is trained as its authors do.
+    """
     config = training_config(preset, benchmark)
-    if MODELS[model].decays or preset in ("paper", "release"):
-        return config
-    return replace(config, weight_decay=0.0)
+    entry = MODELS[model]
+    if preset in ("paper", "release"):
+        own = entry.recipes.get(benchmark, {}) if isinstance(benchmark, str) else {}
+        return replace(config, **own)
+    return config if entry.decays else replace(config, weight_decay=0.0)
 
 
 def applies(benchmark: Problem, model: ModelName) -> bool:
