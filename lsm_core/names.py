@@ -14,6 +14,7 @@ BenchmarkName = Literal[
 ]
 ModelName = Literal[
     "lsm",
+    "lsm_ours",
     "unet",
     "resnet",
     "tfnet",
@@ -38,6 +39,9 @@ ModelName = Literal[
 ]
 """A model's name is that of its file in `lsm_core/models`."""
 
+MODEL_TITLES: dict[ModelName, str] = {"lsm_ours": "LSM (ours)"}
+"""What models are called in tables, where it is not their name."""
+
 PresetName = Literal["smoke", "quick", "matched", "paper", "release"]
 
 PRESET_PURPOSES: dict[PresetName, str] = {
@@ -59,6 +63,7 @@ StudyName = Literal[
     "burgers-forms",
     "darcy-at-43",
     "burgers-settings",
+    "zero-shot-darcy",
 ]
 
 Precision = Literal["float32", "tf32", "bfloat16"]

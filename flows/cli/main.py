@@ -268,6 +268,13 @@ def _add_models(verbs: Verbs) -> None:
     predict.add_argument("--out", type=Path, required=True, help="file for the predictions")
     predict.add_argument("--plot", type=Path, metavar="FILE.svg")
     predict.add_argument("--vtk", type=Path, metavar="FILE.vtk")
+    serve = _add(verbs, "serve", models.serve)
+    serve.add_argument("benchmark", choices=BENCHMARKS)
+    serve.add_argument(
+        "--alias", default="champion", help="champion, champion-paper, previous, ..."
+    )
+    serve.add_argument("--host", default="127.0.0.1")
+    serve.add_argument("--port", type=_positive, default=5001)
     registry = _add(verbs, "registry", models.registry)
     registry.add_argument(
         "action", choices=("list", "add", "history", "promote", "rollback", "import")

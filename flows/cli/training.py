@@ -215,5 +215,4 @@ def _estimate(options: argparse.Namespace) -> None:
 
     with show_progress():
         costs = estimate_efficiency(options.models, options.sizes, current_progress())
-    table = estimate_table(costs)
-    show(options, [cost.to_plain() for cost in costs], f"{table.text()}\n\n{table.caption}")
+    show(options, [cost.to_plain() for cost in costs], estimate_table(costs).text())

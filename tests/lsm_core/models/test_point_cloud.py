@@ -150,13 +150,19 @@ class StraightforwardPoints(StraightforwardLsm):
         return self.fc2(functional.gelu(self.fc1(values)))
 
 
+@pytest.mark.parametrize(
+    ("latent", "patch", "said"), [(32, 2, True), (32, 1, True), (96, 6, False), (96, 3, False)]
+)
 @pytest.mark.parametrize("training", [True, False])
-def test_the_model_equals_the_released_one_step_by_step(training):
+def test_the_model_equals_the_released_one_step_by_step(training, latent, patch, said):
+    """The latent grid is 96 wide unless the settings say another, whatever the patches are."""
     torch.manual_seed(0)
-    settings = {"out_dim": 2, "d_model": 8, "patch_size": (2, 2), "padding": (0, 0)}
-    oracle = StraightforwardPoints(latent=32, n_modes=5, **settings).double().train(training)
+    settings = {"out_dim": 2, "d_model": 8, "patch_size": (patch, patch), "padding": (0, 0)}
+    oracle = StraightforwardPoints(latent=latent, n_modes=5, **settings).double().train(training)
     state = {k: v.clone() for k, v in oracle.released_state().items()}
-    model = from_released(state, ReleasedSettings(in_dim=2, **settings)).double().train(training)
+    space = (latent, latent) if said else None
+    options = ReleasedSettings(in_dim=2, space=space, **settings)
+    model = from_released(state, options).double().train(training)
     # A model takes weights in float32 until it is told otherwise.
     model.load_state_dict(renamed(state))
     points = cloud(batch=2, n_points=40, n_code=N_CODE).double()
@@ -357,7 +363,7 @@ def test_a_field_at_points_is_read_point_by_point() -> None:
     assert torch.equal(model(inputs)[1:], model(changed)[1:])
 
 
-@pytest.mark.parametrize("name", [name for name in SMALL if MODELS[name].takes_points])
+@pytest.mark.parametrize("name", ["transolver", "lno", "flare"])
 def test_models_of_points_do_not_see_places_without_one(name: str) -> None:
     torch.manual_seed(0)
     config = experiment_config(name)
