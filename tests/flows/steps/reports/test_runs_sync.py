@@ -181,7 +181,7 @@ def test_what_was_lost_is_back_as_it_was_and_a_second_time_nothing_is_sent(
     assert any("run killed: begun, 12 points of curves" in line for line in lines)
     again = list(sync(root, uri))
     assert [each for each in again if each.sent or each.left] == []
-    assert describe(again) == ["MLflow has all that the store holds of 6 things"]
+    assert describe(again) == ["MLflow has all that the store holds of 8 things"]
     assert known(uri) == before
 
 
