@@ -42,7 +42,7 @@ def lsm(
         preset: The size of data, models and training: smoke takes seconds a cell, quick minutes
             for all on a laptop, paper and release days of GPUs.
         benchmarks: The problems; none named means all eight.
-        models: The models; none named means all eighteen, which makes 130 cells with all problems
+        models: The models; none named means all twenty-two, which makes 155 cells with all problems
             and one seed. A model that is not made for a problem is left out, unless it is asked
             for by name on that problem alone.
         seeds: One cell for each; none given means seed 0.

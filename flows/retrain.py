@@ -1,15 +1,24 @@
 """Flow `retrain`: new data, a challenger started from the champion, and the better one stays."""
 
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from prefect import flow
+from prefect import flow, get_run_logger
 from prefect.artifacts import create_markdown_artifact
+from prefect.client.schemas.objects import State
+from prefect.deployments import run_deployment
+from prefect.events import emit_event
+from prefect.flow_runs import suspend_flow_run
+from prefect.input import RunInput
+from prefect.runtime import flow_run
+from prefect.states import Completed
 
 from flows.engine.cells import run_cells
 from flows.engine.pool import cancel_cells
 from flows.engine.run_names import named
-from flows.engine.suite import Suite
+from flows.engine.suite import Suite, artifact_key
 from flows.engine.tries import A_MONTH, tried_once_more
 from flows.errors import BadInput, CellsFailed
 from flows.parameters import Gain, Level, Positive, Where
@@ -21,12 +30,33 @@ from storage.location import Location
 from storage.runs.leases import Lease, Leases
 
 if TYPE_CHECKING:
-    from flows.steps.models.judgement import Verdict
-    from lsm_core.evaluation.promotion import PromotionRule
+    from flows.steps.models.judgement import Terms, Verdict
     from lsm_core.experiments.experiment import Experiment
+
+DEPLOYMENT = "retrain/scheduled"
+JUDGED, CHANGED = "lsm.retraining.judged", "lsm.champion.changed"
+"""The events of a verdict, and of a champion that changed."""
+WEEK = 7 * 24 * 3600
+
+
+class Approval(RunInput):
+    """What whoever resumes a suspended retraining says."""
+
+    promote: bool
+    why: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Challenge:
+    """What is to be trained, and what is to be told beside it."""
+
+    experiment: "Experiment | None" = None
+    notes: tuple[str, ...] = ()
 
 
 def _name(parameters: dict[str, Any]) -> str:
+    if not parameters["benchmark"]:
+        return "retrain: every problem with a champion"
     news = parameters["watched"] or parameters["dataset"] or f"{parameters['n_new']} new seeds"
     return f"retrain-{parameters['benchmark']}: {news}"
 
@@ -39,123 +69,200 @@ def _name(parameters: dict[str, Any]) -> str:
 )
 @tried_once_more
 def retrain(
-    benchmark: BenchmarkName,
+    benchmark: BenchmarkName | None = None,
     n_new: Positive = 64,
     watched: str | None = None,
     dataset: str | None = None,
-    level: Level = 0.01,
+    league: str | None = None,
+    false_promotions: Level = 0.1,
     least_gain: Gain = 0.01,
+    approve: bool = False,
+    control: bool = True,
+    max_samples: Positive = 4096,
+    keep_versions: Positive = 10,
     cells: Where = "here",
-) -> dict[str, Any]:
-    """Train a challenger on new samples and promote it if it is better; return why.
+) -> State[Any]:
+    """Train a challenger on new samples and promote it if it is better; say why or why not.
 
-    Better is a mean error on the locked test samples that is lower. Whatever fails leaves the
+    The run ends as Promoted, Kept, NothingNew or NeedsApproval. Better is a mean error on the
+    locked test samples that is lower, with nothing else much worse. Whatever fails leaves the
     champion in place; without a champion or without new samples nothing is done, nor on seeds if
     the champion was trained on official files, which no seeds continue.
 
     Args:
-        benchmark: The problem whose champion is challenged.
+        benchmark: The problem whose champion is challenged. If none is named, a run is submitted
+            for each problem that has a champion.
         n_new: How many new samples to make from the next seeds, where neither files nor a dataset
             are named.
         watched: A folder; new are the samples of files that came there since the last time.
         dataset: The place of a dataset; new are those of its training samples that were not used
             before.
-        level: The level of the paired test that the challenger has to pass.
+        league: Whose champion, as preset and kind of data, like `quick` or `paper-official`; the
+            largest one that has a champion if it is not said.
+        false_promotions: How many challengers that are no better a year may promote, on average;
+            the more often is judged, the more each has to show.
         least_gain: By how much the error has to be lower, as a part of the champion's.
+        approve: Whether the run waits for a person's word, suspended, before it promotes.
+        control: Whether the champion is trained on without the new samples, too, to tell what they
+            gave from what more epochs give.
+        max_samples: How many training samples a challenger has at most; the oldest files go.
+        keep_versions: How many models of retrainings stay registered, beside champions; data and
+            weights of the others are freed.
         cells: Where the challenger trains: `here`, in a process of this run; on the `pool` of
             cells; `auto` takes the pool for presets that take longer than quick.
 
     """
-    from flows.steps.models.judgement import Verdict
-    from flows.steps.models.retraining import NoChampion, NoMoreSeeds
+    from flows.steps.models.judgement import Terms
+    from flows.steps.models.retraining import own_challenger, retire
     from lsm_core.evaluation.promotion import PromotionRule
-    from storage.tracking.registry import registered_name
+
+    if benchmark is None:
+        return _retrain_all(flow_run.get_parameters())
+    settings = current_settings()
+    root, uri = settings.root, settings.tracking_uri
+    terms = Terms(
+        rule=PromotionRule(least_gain=least_gain),
+        false_promotions=false_promotions,
+        approve=approve,
+        at=_due(),
+    )
+    # The deployment's limit holds for one server, this for everybody who uses the store.
+    with Leases(root / "claims").hold(f"retrain-{benchmark}") as lease:
+        verdict, notes = None, list[str]()
+        if own_challenger(benchmark, flow_run.get_id(), root, uri) is not None:
+            verdict = _verdict_of_this_run(benchmark, settings, terms)
+        if verdict is None:
+            notes = _verdict_on_the_last(benchmark, settings, terms)
+            challenge = _challenge(
+                benchmark, n_new, watched, dataset, league, max_samples, settings
+            )
+            notes = [*challenge.notes, *notes]
+            verdict = _trained_and_judged(
+                benchmark, challenge.experiment, control, settings, terms, lease, cells
+            )
+        retire(benchmark, keep_versions, root, uri)
+        notes += _freed(benchmark, settings)
+    return _told(benchmark, verdict, notes, settings)
+
+
+def _due() -> int:
+    """Return for when this run was meant, in milliseconds since 1970: a verdict is of its night."""
+    due: datetime = flow_run.get_scheduled_start_time()
+    return round(1000 * due.timestamp())
+
+
+def _retrain_all(parameters: dict[str, Any]) -> State[Any]:
+    """Submit a run for each problem that has a champion."""
+    from flows.steps.models.retraining import champions
 
     settings = current_settings()
-    # The deployment's limit holds for one server, this for everybody who uses the store.
-    rule = PromotionRule(level=level, least_gain=least_gain)
-    with Leases(settings.root / "claims").hold(f"retrain-{benchmark}") as lease:
-        earlier = _verdict_on_the_last(benchmark, settings, rule)
-        try:
-            experiment, notes = _challenger(benchmark, n_new, watched, dataset, settings)
-        except (NoChampion, NoMoreSeeds) as error:
-            experiment, notes = None, [str(error)]
-        if experiment is None:
-            name = registered_name(benchmark)
-            verdict = Verdict(model=name, promoted=False, reason="nothing was trained")
-        else:
-            verdict = _trained_and_judged(benchmark, experiment, settings, rule, lease, cells)
-    notes = [*notes, *earlier]
-    page = "\n\n".join([_page(verdict), *notes])
-    create_markdown_artifact(page, key=f"retrain-{benchmark.replace('_', '-')}")
-    return {**verdict.to_plain(), "notes": notes}
+    found = champions(settings.root, settings.tracking_uri)
+    for benchmark in found:
+        run_deployment(
+            DEPLOYMENT,
+            parameters={**parameters, "benchmark": benchmark},
+            timeout=0,
+            as_subflow=False,
+        )
+    if not found:
+        return Completed(name="NothingNew", message="no problem has a champion", data=[])
+    return Completed(message=f"submitted for {', '.join(found)}", data=list(found))
 
 
-def _challenger(
+def _challenge(
     benchmark: BenchmarkName,
     n_new: int,
     watched: str | None,
     dataset: str | None,
+    league: str | None,
+    max_samples: int,
     settings: Settings,
-) -> tuple["Experiment | None", list[str]]:
-    """Return what to train, None if there is nothing new, and what is to be told beside it."""
-    from flows.steps.data.added_samples import take_in
-    from flows.steps.models.retraining import (
-        champion_experiment,
-        with_dataset,
-        with_files,
-        with_more_seeds,
-    )
+) -> Challenge:
+    """Return what to train, nothing if there is nothing new, and what is to be told beside it."""
+    from flows.steps.data.added_samples import shift_of, take_in
+    from flows.steps.models import retraining
     from storage.datasets.reader import open_dataset
 
     if watched is not None and dataset is not None:
         raise BadInput("new samples come from a watched folder or from a dataset; name one of them")
-    base = champion_experiment(benchmark, settings.root, settings.tracking_uri)
-    if dataset is not None:
-        with translated(ValueError, into=BadInput):
-            opened = open_dataset(Location.parse(dataset))
-        experiment, note = with_dataset(base, opened, settings.root)
-        return experiment, [note] if note else []
-    if watched is None:
-        return with_more_seeds(base, n_new), []
-    intake = take_in(Path(watched), base.data.benchmark, settings.root)
-    notes = [f"{name} was left: {reason}" for name, reason in intake.left.items()]
-    experiment = with_files(base, intake.taken)
-    if experiment is None:
-        notes.insert(0, f"{watched} has no file that was not used before")
-    return experiment, notes
+    root, uri = settings.root, settings.tracking_uri
+    notes: list[str] = []
+    try:
+        _, result = retraining.champion_run(benchmark, root, uri, league)
+        base = retraining.champion_experiment(benchmark, root, uri, league)
+        known = retraining.known_profile(result, base, root)
+        if dataset is not None:
+            with translated(ValueError, into=BadInput):
+                opened = open_dataset(Location.parse(dataset))
+            planned, note = retraining.with_dataset(base, opened, root, known)
+            notes += [note] if note else []
+        elif watched is not None:
+            intake = take_in(Path(watched), base.data.benchmark, root, known)
+            notes += [f"{name} was left: {reason}" for name, reason in intake.left.items()]
+            planned = retraining.with_files(base, intake.taken)
+            if planned is None:
+                notes.insert(0, f"{watched} has no file that can be used and was not used before")
+        else:
+            planned = retraining.with_more_seeds(base, n_new)
+        if planned is None:
+            return Challenge(notes=tuple(notes))
+        planned = retraining.within(planned, base, max_samples, root)
+    except (retraining.NoChampion, retraining.NoMoreSeeds, retraining.BudgetSpent) as error:
+        return Challenge(notes=(*notes, str(error)))
+    before = {each.digest for each in retraining.added_of(base.data)}
+    new = [each for each in retraining.added_of(planned.data) if each.digest not in before]
+    shift = shift_of(new, base.data.benchmark, root, known)
+    return Challenge(experiment=planned, notes=(*notes, *([shift] if shift else [])))
 
 
-def _verdict_on_the_last(
-    benchmark: BenchmarkName, settings: Settings, rule: "PromotionRule"
-) -> list[str]:
+def _verdict_on_the_last(benchmark: BenchmarkName, settings: Settings, terms: "Terms") -> list[str]:
     """Judge what a retraining left that died after it had trained; return what came of it."""
     from flows.steps.models.judgement import judge_left
 
     with Leases(settings.root / "claims").hold(f"champion-{benchmark}"):
-        verdict = judge_left(benchmark, settings.root, settings.tracking_uri, rule)
-    return (
-        [] if verdict is None else [f"An earlier retraining had no verdict yet. {_page(verdict)}"]
-    )
+        verdict = judge_left(benchmark, settings.root, settings.tracking_uri, terms)
+    if verdict is None:
+        return []
+    _announce(benchmark, verdict)
+    return [f"An earlier retraining had no verdict yet. {_headline(verdict)} {verdict.reason}."]
 
 
 def _trained_and_judged(
     benchmark: BenchmarkName,
-    experiment: "Experiment",
+    experiment: "Experiment | None",
+    control: bool,
     settings: Settings,
-    rule: "PromotionRule",
+    terms: "Terms",
     lease: Lease,
     where: Where,
 ) -> "Verdict":
     from flows.steps.data.datasets import location_of
-    from flows.steps.models.judgement import RETRAIN_SUITE, judge
+    from flows.steps.models.judgement import RETRAIN_SUITE, Verdict, judge
     from flows.steps.models.registration import register_run
+    from flows.steps.models.retraining import RUN_TAG, champion_run, control_of
     from flows.steps.training.cells import bind
+    from storage.tracking.model_state import Change
+    from storage.tracking.registry import ModelRegistry, registered_name
 
     root, uri = settings.root, settings.tracking_uri
-    cell = bind(experiment)
-    suite = Suite(study=RETRAIN_SUITE, preset=cell.preset, cells=[cell], at_once=1, where=where)
-    (outcome,) = run_cells(suite, settings)
+    if experiment is None:
+        name = registered_name(benchmark)
+        return Verdict(model=name, state="NothingNew", reason="nothing was trained")
+    wanted = {"challenger": bind(experiment)}
+    if control:
+        league = wanted["challenger"].outcome(RETRAIN_SUITE)
+        _, result = champion_run(benchmark, root, uri, _league(league))
+        wanted["control"] = bind(control_of(result))
+    cell = wanted["challenger"]
+    suite = Suite(
+        study=RETRAIN_SUITE,
+        preset=cell.preset,
+        cells=list(wanted.values()),
+        names=list(wanted),
+        at_once=1,
+        where=where,
+    )
+    outcome, *_ = run_cells(suite, settings)  # without a control the verdict says less
     if isinstance(outcome, Failure):
         raise CellsFailed(f"the champion stays, its challenger failed with {outcome.error}")
     if lease.is_lost:
@@ -163,14 +270,123 @@ def _trained_and_judged(
             f"another machine retrains the model of {benchmark} now; it is left to that"
         )
     with Leases(root / "claims").hold(f"champion-{benchmark}"):
-        register_run(cell.identity, root, uri, alias="challenger")
-        return judge(benchmark, location_of(cell.data, root), root, uri, rule)
+        version = register_run(cell.identity, root, uri, alias="challenger")
+        by = {RUN_TAG: str(flow_run.get_id() or "")}
+        change = Change(versions={version.number: by}, reason="made by this run")
+        ModelRegistry(uri, root).note(version.name, change)
+        verdict = judge(benchmark, location_of(cell.data, root), root, uri, terms)
+    return _approved(verdict, benchmark, settings, terms)
 
 
-def _page(verdict: "Verdict") -> str:
-    """Return the verdict as Markdown."""
+def _league(outcome: Any) -> str:
+    from storage.tracking.model_state import league_of
+
+    return league_of({"preset": outcome.preset, "origin": outcome.origin})
+
+
+def _verdict_of_this_run(
+    benchmark: BenchmarkName, settings: Settings, terms: "Terms"
+) -> "Verdict | None":
+    """Go on where this run was stopped: killed before its verdict, or suspended for a person's."""
+    from flows.steps.models.judgement import Verdict, judge_left
+    from flows.steps.models.retraining import own_challenger
+
+    root, uri = settings.root, settings.tracking_uri
+    with Leases(root / "claims").hold(f"champion-{benchmark}"):
+        verdict = judge_left(benchmark, root, uri, terms)
+    if verdict is not None:
+        return _approved(verdict, benchmark, settings, terms)
+    own = own_challenger(benchmark, flow_run.get_id(), root, uri)
+    if own is None or "judged/state" not in own.tags:
+        return None
+    verdict = Verdict(
+        model=own.name,
+        state=own.tags["judged/state"],  # type: ignore[arg-type]
+        reason=own.tags["judged/reason"],
+        champion=int(own.tags["judged/against"]),
+        challenger=own.number,
+    )
+    return _approved(verdict, benchmark, settings, terms)
+
+
+def _approved(
+    verdict: "Verdict", benchmark: BenchmarkName, settings: Settings, terms: "Terms"
+) -> "Verdict":
+    """Ask a person, if that is wanted; the run is suspended until somebody resumes it."""
+    from dataclasses import replace
+
+    from flows.steps.models.judgement import answer
+    from storage.tracking.registry import ModelRegistry
+
+    if not terms.approve or verdict.state != "NeedsApproval":
+        return verdict
+    shown = f"{_headline(verdict)}\n\n{verdict.reason}\n\nShall it become the champion?"
+    # Told before: a run that waits has nobody who could tell it.
+    _show(benchmark, verdict, [], settings)
+    said = suspend_flow_run(
+        wait_for_input=Approval.with_initial_data(description=shown, promote=False),
+        timeout=WEEK,
+        key=f"approve-{verdict.challenger}",
+    )
+    root, uri = settings.root, settings.tracking_uri
+    with Leases(root / "claims").hold(f"champion-{benchmark}"):
+        version = ModelRegistry(uri, root).find(f"{verdict.model}/{verdict.challenger}")
+        answered = answer(version, said.promote, said.why, root, uri, terms.time)
+    return replace(answered, decision=verdict.decision, pair=verdict.pair)
+
+
+def _freed(benchmark: BenchmarkName, settings: Settings) -> list[str]:
+    """Free what the retrainings of a problem have left, and return what that was."""
+    from flows.steps.data.unused import free, unused
+
+    found = unused(settings.root, settings.tracking_uri, benchmark, retrained_only=True)
+    freed = free(found, settings.root, settings.tracking_uri)
+    n_bytes = sum(each.n_bytes for each in freed)
+    return [f"freed {len(freed)} things, {n_bytes / 1e6:.1f} MB"] if freed else []
+
+
+def _told(
+    benchmark: BenchmarkName, verdict: "Verdict", notes: list[str], settings: Settings
+) -> State[Any]:
+    """Tell the verdict where people look, and return the state that the run ends in."""
+    _show(benchmark, verdict, notes, settings)
+    said = "; ".join([verdict.reason, *notes])
+    get_run_logger().info("%s %s", _headline(verdict), said)
+    return Completed(name=verdict.state, message=said, data={**verdict.to_plain(), "notes": notes})
+
+
+def _show(
+    benchmark: BenchmarkName, verdict: "Verdict", notes: list[str], settings: Settings
+) -> None:
+    from flows.steps.models.verdict_page import write_verdict
+
+    page = write_verdict(benchmark, verdict, notes, settings)
+    create_markdown_artifact(
+        page, key=artifact_key(f"retrain-{benchmark}"), description=_headline(verdict)
+    )
+    _announce(benchmark, verdict)
+
+
+def _announce(benchmark: str, verdict: "Verdict") -> None:
+    """Emit the event of a verdict, and that of a new champion."""
+    resource = {
+        "prefect.resource.id": f"lsm.model.{benchmark}",
+        "prefect.resource.name": verdict.model,
+        "lsm.benchmark": benchmark,
+        "lsm.verdict": verdict.state,
+    }
+    payload = {"headline": _headline(verdict), "reason": verdict.reason}
+    for event in (JUDGED, *([CHANGED] if verdict.promoted else [])):
+        emit_event(event, resource=resource, payload=payload)
+
+
+def _headline(verdict: "Verdict") -> str:
+    """Return a verdict in a line."""
     if verdict.challenger is None:
-        return f"**{verdict.model}**: {verdict.reason}."
-    versions = f"version {verdict.challenger} against version {verdict.champion}"
-    what = "promoted" if verdict.promoted else "kept as it was"
-    return f"**{verdict.model}**, {versions}: {what}.\n\n{verdict.reason}"
+        return f"{verdict.model}: nothing new."
+    what = {
+        "Promoted": "is the champion now, in place of",
+        "Kept": "does not take the place of",
+        "NeedsApproval": "needs approval to take the place of",
+    }[verdict.state]
+    return f"{verdict.model}: version {verdict.challenger} {what} version {verdict.champion}."

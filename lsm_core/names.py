@@ -31,6 +31,10 @@ ModelName = Literal[
     "transolver",
     "lno",
     "flare",
+    "mean_field",
+    "last_frame",
+    "ridge",
+    "pod_rbf",
 ]
 """A model's name is that of its file in `lsm_core/models`."""
 

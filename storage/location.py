@@ -112,6 +112,15 @@ class Location:
         own = path.rstrip("/")
         return sorted(entry.rstrip("/").rsplit("/", 1)[-1] for entry in found if entry != own)
 
+    def n_bytes(self) -> int:
+        """Return the size of a file, or of all files in a folder; 0 if there is none."""
+        filesystem, path = self._open()
+        try:
+            with self.reached():
+                return int(filesystem.du(path))
+        except FileNotFoundError:
+            return 0
+
     def remove(self) -> None:
         """Remove a file or a folder with all it holds; nothing happens if there is none."""
         filesystem, path = self._open()

@@ -235,6 +235,9 @@ def _add_operations(verbs: Verbs) -> None:
         "restore copy the databases",
     )
     stack.add_argument("folder", nargs="?", type=Path, help="of the copies, to backup and restore")
+    store = _add(verbs, "store", operations.store)
+    store.add_argument("action", choices=("prune",), help="show what nothing refers to")
+    store.add_argument("--free", action="store_true", help="and free it")
     doctor = _add(verbs, "doctor", operations.doctor)
     doctor.add_argument("--data", action="store_true", help="read every dataset, too")
 

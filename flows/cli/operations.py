@@ -6,7 +6,7 @@ import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from flows.cli.session import show
+from flows.cli.session import show, shown_path
 
 if TYPE_CHECKING:
     from flows.settings import Settings
@@ -67,6 +67,26 @@ def _show_stack(settings: "Settings", options: argparse.Namespace) -> None:
     show(options, plain, "\n".join(lines) or none)
     if any(condition != "runs" for _, condition in found):
         raise SystemExit(1)
+
+
+def store(options: argparse.Namespace) -> None:
+    """Show what of the store nothing refers to any more, and free it if asked."""
+    from flows.settings import current_settings
+    from flows.steps.data.unused import free, unused
+
+    settings = current_settings()
+    found = unused(settings.root, settings.tracking_uri)
+    done = free(found, settings.root, settings.tracking_uri) if options.free else []
+    lines = [
+        f"{each.n_bytes / 1e6:10.1f} MB  {each.kind:<8} {shown_path(str(each.place))}: {each.why}"
+        + (", in use just now" if options.free and each not in done else "")
+        for each in found
+    ]
+    n_bytes = sum(each.n_bytes for each in (done if options.free else found))
+    verb = "were freed" if options.free else "can be freed; `lsm store prune --free` does it"
+    total = f"{n_bytes / 1e6:10.1f} MB  of {len(found)} things {verb}"
+    plain = {"unused": found, "freed": done}
+    show(options, plain, "\n".join([*lines, total]) if found else "everything is in use")
 
 
 def doctor(options: argparse.Namespace) -> None:

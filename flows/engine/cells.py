@@ -38,6 +38,7 @@ def run_cells(suite: Suite, settings: Settings) -> list[Outcome]:
     result is taken when it is there.
     """
     from flows.steps.reports.attachments import Attachments
+    from flows.steps.training.cells import keep_cell
     from storage.tracking.store import open_tracking
 
     cells, lost = suite.cells, list[Failure]()
@@ -50,6 +51,8 @@ def run_cells(suite: Suite, settings: Settings) -> list[Outcome]:
     schedule = Schedule.of(cells)
     # A wrong address is said before any training.
     tracking = open_tracking(settings.tracking_uri, settings.root)
+    for cell in schedule.cells.values():
+        keep_cell(cell, settings.root)  # before its data is asked for, which could be freed
     attachments = Attachments(settings.root, tracking, [suite.name])
     registrar = _registrar(settings, len(schedule.cells)) if suite.register else None
     for cell, outcome in _run(schedule, suite, settings, called):

@@ -2,15 +2,16 @@
 
 What an operator has changed on the server is kept: a pool that is paused or limited, a deployment
 or a schedule that is paused (prefect.yaml does not say whether one is active), an automation that
-is off.
+is off. A schedule is off until somebody switches it on.
 """
 
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from flows.errors import BadInput, ServiceFailed
 from flows.settings import CELL_POOL, CONTROL_POOL, URGENT_QUEUE, Settings
@@ -54,12 +55,18 @@ def deploy(settings: Settings, environment: Mapping[str, str]) -> None:
         prefect_client(settings.prefect_api, environment) as client,
     ):
         _make_pools(client, settings.cell_pool_type)
-        paused = [each.id for each in client.read_deployments(limit=PAGE) if each.paused]
+        known = client.read_deployments(limit=PAGE)
+        scheduled = {schedule.id for each in known for schedule in each.schedules}
         try:
             _declare_deployments(environment)
         finally:
-            for deployment in paused:  # declaring one switches it on
-                client.pause_deployment(deployment)
+            for deployment in known:
+                if deployment.paused:  # declaring one switches it on
+                    client.pause_deployment(deployment.id)
+        for deployment in client.read_deployments(limit=PAGE):
+            for schedule in deployment.schedules:
+                if schedule.id not in scheduled:
+                    client.update_deployment_schedule(deployment.id, schedule.id, active=False)
         declare_automations(client)
 
 
@@ -110,7 +117,7 @@ def declare_automations(client: "SyncPrefectClient", declared: Path = AUTOMATION
 
     One that is there stays switched on or off, as an operator left it.
     """
-    for wanted in declared_automations(declared):
+    for wanted in declared_automations(declared, lambda name: _block(client, name)):
         known = client.read_automations_by_name(wanted.name)
         if not known:
             client.create_automation(wanted)
@@ -127,10 +134,37 @@ def _holds(there: "AutomationCore", wanted: "AutomationCore") -> bool:
     return all(getattr(there, name) == getattr(wanted, name) for name in fields)
 
 
-def declared_automations(declared: Path = AUTOMATIONS) -> list["AutomationCore"]:
-    """Return the automations of a file."""
+def declared_automations(
+    declared: Path = AUTOMATIONS, block: Callable[[str], UUID] = lambda _: UUID(int=0)
+) -> list["AutomationCore"]:
+    """Return the automations of a file; `block` gives the id of the block of a name."""
     import yaml
     from prefect.events.schemas.automations import AutomationCore
 
-    found = yaml.safe_load(declared.read_text(encoding="utf-8"))
-    return [AutomationCore.model_validate(each) for each in found["automations"]]
+    found = yaml.safe_load(declared.read_text(encoding="utf-8"))["automations"]
+    for action in (action for each in found for action in each["actions"]):
+        if "block_document" in action:
+            action["block_document_id"] = block(action.pop("block_document"))
+    return [AutomationCore.model_validate(each) for each in found]
+
+
+def _block(client: "SyncPrefectClient", name: str) -> UUID:
+    """Return the notification block of a name; one is made that people have to complete.
+
+    One that is there may be of any kind: Slack, mail, another webhook.
+    """
+    from prefect.client.schemas.actions import BlockDocumentCreate
+
+    found = [each for each in client.read_block_documents(limit=None) if each.name == name]
+    if found:
+        return found[0].id
+    kind = client.read_block_type_by_slug("custom-webhook")
+    (schema, *_) = [each for each in client.read_block_schemas() if each.block_type_id == kind.id]
+    message = {"text": "{{subject}}\n{{body}}"}
+    made = BlockDocumentCreate(
+        name=name,
+        data={"name": name, "url": "http://127.0.0.1:9/", "method": "POST", "json_data": message},
+        block_schema_id=schema.id,
+        block_type_id=kind.id,
+    )
+    return client.create_block_document(made).id

@@ -93,8 +93,8 @@ def model_config(preset: PresetName, benchmark: BenchmarkName, model: ModelName)
 def _matched(benchmark: BenchmarkName, model: ModelName) -> ModelConfig:
     """Return the quick settings, as wide as it takes to have the parameters of the quick LSM."""
     config, reference = (model_config("quick", benchmark, name) for name in (model, "lsm"))
-    if model == "lsm":
-        return reference
+    if model == "lsm" or MODELS[model].is_fitted:
+        return config
     problem = data_plan("quick", benchmark).benchmark
     shape = shape_of_one_step(problem.shape, problem.n_steps)
     return matched(config, parameters(reference, shape), shape)

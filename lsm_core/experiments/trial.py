@@ -31,6 +31,7 @@ from lsm_core.surrogates.surrogate import Surrogate, predict, samples_at_once
 from lsm_core.training.batches import SplitFields
 from lsm_core.training.config import TrainingConfig
 from lsm_core.training.fine_tuning import adopt, freeze
+from lsm_core.training.fitting import fit_directly
 from lsm_core.training.loop import BatchReport, EpochReport, fit
 from lsm_core.training.losses import Grid
 from lsm_core.training.number_formats import set_number_formats
@@ -73,6 +74,7 @@ class Trial:
             ),
             normalization(config.target_normalization, self.targets),
         )
+        self.is_fitted = fit_directly(surrogate, fields.parts["train"])
         self.begun_anew = () if weights is None else tuple(adopt(surrogate, weights))
         freeze(surrogate, experiment.frozen)
         self.surrogate = _on_device(surrogate, config, device, self.benchmark.shape)
@@ -91,7 +93,12 @@ class Trial:
         return sum(parameter.numel() for parameter in self.surrogate.parameters())
 
     def fit(self) -> Iterator[BatchReport | EpochReport]:
-        """Train to the end; control comes back after every batch and epoch. Collective."""
+        """Train to the end; control comes back after every batch and epoch. Collective.
+
+        A model that was fitted is at its end.
+        """
+        if self.is_fitted:
+            return iter(())
         return fit(self.state, self.fields.batches, self.config, grid_of(self.benchmark))
 
     def measure(self, epoch: int) -> dict[str, float]:

@@ -83,6 +83,8 @@ class ModelEntry:
     """Whether the small presets let its weights decay. Adam adds the decay to the gradient: in a
     model that starts with the same answer everywhere, whose gradient is small, it keeps it there.
     """
+    is_fitted: bool = False
+    """Whether its weights are computed from the samples (`FittedModel`), without training."""
     needs_history: bool = False
     """Whether it reads past frames and predicts the next: for problems that step through time."""
     latent: Callable[[Any, tuple[int, ...]], nn.Module] | None = None

@@ -253,3 +253,30 @@ def _published(
     if points:
         x, y = zip(*points, strict=True)
         axes.plot(x, y, marker="D", linestyle=linestyle, label=label, **style)
+
+
+def error_pairs(pairs: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> str:
+    """Return the challenger's error of every sample against the champion's, a colour a kind.
+
+    Below the diagonal the challenger is better.
+    """
+    with canvas(PHONE, 4.4) as figure:
+        axes = figure.subplots()
+        everything = np.concatenate([np.concatenate(pair) for pair in pairs.values()])
+        reach = [0.8 * float(everything.min()), 1.25 * float(everything.max())]
+        axes.plot(reach, reach, color=QUIET, linewidth=1, label="equal")
+        below = [reach[0], reach[0]]
+        axes.fill_between(reach, below, reach, color=QUIET, alpha=0.08, linewidth=0)
+        for (kind, (champion, challenger)), colour in zip(pairs.items(), COLOURS, strict=False):
+            axes.scatter(champion, challenger, s=22, color=colour, alpha=0.75, label=kind)
+        scale(axes.xaxis, everything.tolist())
+        scale(axes.yaxis, everything.tolist())
+        axes.set(
+            xlim=reach,
+            ylim=reach,
+            aspect="equal",
+            xlabel="champion's relative L2 error",
+            ylabel="challenger's (below: better)",
+        )
+        legend_below(figure)
+        return svg_of(figure)

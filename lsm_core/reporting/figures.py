@@ -20,7 +20,9 @@ COLOURS = ("#0072b2", "#d55e00", "#008f68", "#b8588f", "#a87400", "#2f8fc7", "#7
 """After Okabe and Ito, whose colours colour-blind readers can tell apart; the light ones darker, to
 stand out on white. A page exchanges all of these for others in the dark."""
 LINE_STYLES: tuple[dict[str, Any], ...] = tuple(
-    {"color": colour, "linestyle": dashes} for dashes in ("-", "-.", ":") for colour in COLOURS
+    {"color": colour, "linestyle": dashes}
+    for dashes in ("-", "-.", ":", (0, (6, 1.5, 1, 1.5, 1, 1.5)))
+    for colour in COLOURS
 )
 """Where there are more lines than colours, dashes tell them apart."""
 FIRST_MODELS = (

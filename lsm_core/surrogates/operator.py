@@ -5,7 +5,7 @@ from typing import Protocol, runtime_checkable
 
 from torch import nn
 
-from lsm_core.models.catalogue import ModelConfig, build_model
+from lsm_core.models.catalogue import MODELS, ModelConfig, build_model, model_name
 from lsm_core.problems.shape import ProblemShape
 from lsm_core.surrogates.rollout import Rollout
 
@@ -26,11 +26,17 @@ class Problem(Protocol):
 def build_operator(model: ModelConfig, benchmark: Problem) -> nn.Module:
     """Return an untrained map `(batch, *space, n_inputs) -> (batch, *space, n_outputs)`.
 
-    On problems that step through time the model predicts one step from its own predictions.
+    On problems that step through time the model predicts one step from its own predictions, unless
+    it is a classical one, which predicts all of them at once.
     """
-    n_steps = benchmark.n_steps
+    n_steps = n_applications(model, benchmark)
     one_step = build_model(model, shape_of_one_step(benchmark.shape, n_steps))
     return one_step if n_steps == 1 else Rollout(one_step, n_steps)
+
+
+def n_applications(model: ModelConfig, benchmark: Problem) -> int:
+    """Return how often a model is applied on a problem."""
+    return 1 if MODELS[model_name(model)].is_fitted else benchmark.n_steps
 
 
 def shape_of_one_step(shape: ProblemShape, n_steps: int) -> ProblemShape:

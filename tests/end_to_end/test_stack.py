@@ -98,7 +98,7 @@ def test_what_an_operator_chose_stays_when_it_is_started_again(
         "pool paused": False,
         "pool limit": None,
         "retrain paused": False,
-        "nightly": True,
+        "nightly": False,
         "back": True,
     }
     assert choices(settings) == first
@@ -108,7 +108,7 @@ def test_what_an_operator_chose_stays_when_it_is_started_again(
     for command in (
         ["work-pool", "pause", CELL_POOL],
         ["work-pool", "set-concurrency-limit", CELL_POOL, "3"],
-        ["deployment", "schedule", "pause", "retrain/scheduled", nightly],
+        ["deployment", "schedule", "resume", "retrain/scheduled", nightly],
         ["automation", "pause", "lsm crashed runs come back"],
     ):
         done = run(["prefect", *command], settings)
@@ -117,7 +117,7 @@ def test_what_an_operator_chose_stays_when_it_is_started_again(
         "pool paused": True,
         "pool limit": 3,
         "retrain paused": True,
-        "nightly": False,
+        "nightly": True,
         "back": False,
     }
     assert choices(settings) == chosen
@@ -127,7 +127,7 @@ def test_what_an_operator_chose_stays_when_it_is_started_again(
     for command in (
         ["work-pool", "resume", CELL_POOL],
         ["work-pool", "clear-concurrency-limit", CELL_POOL],
-        ["deployment", "schedule", "resume", "retrain/scheduled", nightly],
+        ["deployment", "schedule", "pause", "retrain/scheduled", nightly],
         ["automation", "resume", "lsm crashed runs come back"],
     ):
         done = run(["prefect", *command], settings)

@@ -1,6 +1,6 @@
 """Every fault that is tried."""
 
-from tests.faults import cells, disks, kills, servers, surroundings
+from tests.faults import cells, disks, kills, networks, servers, surroundings
 from tests.faults.table import KILL_TRIALS, OTHER_TRIALS, Fault
 
 FAULTS = [
@@ -68,6 +68,11 @@ FAULTS = [
         name="worker killed before its run starts",
         promise="the run comes back by itself; every cell and epoch once",
         session=cells.killed_before_start,
+    ),
+    Fault(
+        name="worker cut off for two minutes",
+        promise="another takes its cell up, or it goes on; every cell and epoch once",
+        session=networks.cut_off,
     ),
     Fault(
         name="cell suspended and resumed",

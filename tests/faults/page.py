@@ -36,6 +36,9 @@ the work had ended before the fault came is not counted, but repeated.
 - Cells of a comparison are runs on a pool, with two at once. A hit comes within 25 seconds after
   some run has begun; the trial counts all cells that were under way. No cell is hit so often that
   its last start is: that it stays down then is another promise.
+- A worker that is cut off runs in a network namespace with an address of its own, and so do the
+  server, the object store with MLflow, the control worker and a second cell worker; its cable is
+  pulled for two minutes. That needs root on Linux.
 - PostgreSQL's files are on a real disk; a loss of power, which also loses what the disk had not
   written, is not tried.
 - The full and the read-only disk are a file system in memory, mounted for the trial, which

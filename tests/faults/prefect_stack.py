@@ -7,6 +7,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from flows.steps.training.cells import cell
 from flows.steps.training.workplace import Workplace
 from storage.location import Location
 from tests.faults import work
+from tests.faults.hosts import Host
 from tests.faults.table import Outcome
 from tests.storage.tracking.test_outage import wait_until
 
@@ -46,8 +48,10 @@ def kill_family(pid: int) -> None:
 class PrefectStack:
     """A server and one worker of each pool; what is killed is started again as supervisors do."""
 
-    def __init__(self, folder: Path, database: str | None = None) -> None:
-        self.folder, self.port = folder, free_port()
+    def __init__(
+        self, folder: Path, database: str | None = None, hosts: Mapping[str, Host] | None = None
+    ) -> None:
+        self.folder, self.port, self.hosts = folder, free_port(), hosts or {}
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("LSM_", "PREFECT_"))}
         self.environment = {
@@ -68,7 +72,11 @@ class PrefectStack:
 
     @property
     def api(self) -> str:
-        return f"http://127.0.0.1:{self.port}/api"
+        return f"http://{self._address}:{self.port}/api"
+
+    @property
+    def _address(self) -> str:
+        return self.hosts["server"].address if "server" in self.hosts else "127.0.0.1"
 
     def start(self) -> None:
         """Start everything, and declare what the server is to know."""
@@ -89,12 +97,12 @@ class PrefectStack:
 
     def start_server(self) -> None:
         """Start the server and wait until it answers."""
-        self._start("server", "server", "start", "--host", "127.0.0.1", "--port", self.port)
+        self._start("server", "server", "start", "--host", self._address, "--port", self.port)
         wait_until(self._answers, seconds=600)
 
-    def start_worker(self, pool: str) -> None:
-        limit = ("--limit", AT_ONCE) if pool == CELL_POOL else ()
-        self._start(pool, "worker", "start", "--pool", pool, "--type", "process", *limit)
+    def start_worker(self, pool: str, name: str = "", at_once: int = AT_ONCE) -> None:
+        limit = ("--limit", at_once) if pool == CELL_POOL else ()
+        self._start(name or pool, "worker", "start", "--pool", pool, "--type", "process", *limit)
 
     def kill(self, name: str, *, with_children: bool = True) -> None:
         """Kill a process alone, as by accident, or with all it started, as a machine is lost."""
@@ -104,14 +112,20 @@ class PrefectStack:
         process.kill()
         process.wait()
 
-    def kill_run(self, run: str) -> bool:
-        """Kill the process of a run and its children; return whether there was one."""
+    def process_of(self, run: str) -> int | None:
+        """Return the process of a run, the first that it has started."""
         for process in psutil.process_iter():
             with suppress(psutil.Error, OSError):
                 if process.environ().get("PREFECT__FLOW_RUN_ID") == run:
-                    kill_family(process.pid)
-                    return True
-        return False
+                    return int(process.pid)
+        return None
+
+    def kill_run(self, run: str) -> bool:
+        """Kill the process of a run and its children; return whether there was one."""
+        pid = self.process_of(run)
+        if pid is not None:
+            kill_family(pid)
+        return pid is not None
 
     def submit(self, seeds: list[int]) -> str:
         """Submit trainings of a second or two, each a cell on the pool; return the parent's id."""
@@ -172,9 +186,10 @@ class PrefectStack:
             return False
 
     def _start(self, name: str, *arguments: Any) -> None:
+        prefix = self.hosts[name].prefix if name in self.hosts else []
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
-                [sys.executable, "-m", "prefect", *map(str, arguments)],
+                [*prefix, sys.executable, "-m", "prefect", *map(str, arguments)],
                 cwd=REPOSITORY,
                 env=self.environment,
                 stdin=subprocess.DEVNULL,

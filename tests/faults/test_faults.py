@@ -10,11 +10,13 @@ import pytest
 from tests.faults import work
 from tests.faults.catalogue import FAULTS
 from tests.faults.disks import can_mount
+from tests.faults.hosts import can_make_hosts
 from tests.faults.page import page
 from tests.faults.table import KILL_TRIALS, Fault, Outcome, Trial, read_results, try_faults
 from tests.infra.manifests import INFRA
 
 NEED_MOUNT = ("disk full", "store read-only")
+NEED_HOSTS = ("worker cut off for two minutes",)
 
 
 @contextmanager
@@ -61,8 +63,11 @@ def test_the_page_of_the_repository_shows_the_table() -> None:
     assert "## How it is counted" in kept
     tried = {row.split(" | ")[0].removeprefix("| "): row.split(" | ")[2:] for row in rows[1:]}
     for fault in FAULTS:
-        times, *broken = (int(number.strip(" |")) for number in tried[fault.name])
-        assert times >= fault.trials
+        none = ["0", "0", "0", "0"]
+        times, *broken = (int(number.strip(" |")) for number in tried.get(fault.name, none))
+        # What was not tried as often as it is to be is said in so many words.
+        short = f"- {fault.name}: {times} of {fault.trials}\n"
+        assert times >= fault.trials or short in kept
         assert broken == [0, 0, 0]
 
 
@@ -79,6 +84,8 @@ def test_every_fault_loses_nothing(name: str, tmp_path: Path) -> None:
 def _try(name: str, folder: Path, trials: int) -> None:
     if name in NEED_MOUNT and not can_mount():
         pytest.skip("mounting a small disk needs root on Linux")
+    if name in NEED_HOSTS and not can_make_hosts():
+        pytest.skip("hosts of their own need root on Linux")
     work.prepare_children()
     (fault,) = (fault for fault in FAULTS if fault.name == name)
     for _ in try_faults([fault], folder / "results.json", folder, trials):

@@ -29,7 +29,7 @@ ONE = {"benchmarks": ["darcy"], "models": ["lsm"]}
     ("flow", "wrong", "said"),
     [
         (retrain, {"benchmark": "darcy", "n_new": -5}, "-5 is less than the minimum of 1"),
-        (retrain, {"benchmark": "darcy", "level": 7.0}, "7.0 is greater than or equal to"),
+        (retrain, {"false_promotions": 7.0}, "7.0 is greater than or equal to"),
         (retrain, {"benchmark": "darcy", "least_gain": -1}, "-1 is less than the minimum of 0"),
         (retrain, {"benchmark": "weather"}, "'weather' is not one of"),
         (train, {**ONE, "seeds": [-1]}, "-1 is less than the minimum of 0"),

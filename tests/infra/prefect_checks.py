@@ -6,7 +6,8 @@ Prefect itself ignores most keys that it does not know, so a misspelt one would 
 import tomllib
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
+from uuid import UUID
 
 import yaml
 from pydantic import BaseModel, RootModel, TypeAdapter, ValidationError
@@ -88,12 +89,18 @@ def automations_file(root: Path) -> list[str]:
     """Return what is wrong with automations.yaml."""
     from prefect.events.schemas.automations import AutomationCore
 
+    from flows.retrain import CHANGED, JUDGED
+
     given = yaml.safe_load((root / "infra" / "automations.yaml").read_text())
     if list(given) != ["automations"]:
         return [f"there is {', '.join(given)}, expected automations"]
     events = {f"prefect.flow-run.{name}" for name in ("*", "heartbeat", *_names_of_states())}
+    events |= {JUDGED, CHANGED}
     found = []
     for each in given["automations"]:
+        for action in each["actions"]:
+            if action.pop("block_document", ""):  # its number is the server's
+                action["block_document_id"] = UUID(int=0)
         try:
             parsed = AutomationCore.model_validate(each)
         except ValidationError as error:
@@ -109,14 +116,16 @@ def automations_file(root: Path) -> list[str]:
 
 
 def _names_of_states() -> set[str]:
-    """Return the names that Prefect gives to states, by which it names their events."""
+    """Return the names that Prefect and retrainings give to states, by which events are named."""
     from prefect import states
     from prefect.client.schemas.objects import StateType
+
+    from flows.steps.models.judgement import RetrainingState
 
     types = {state.value.capitalize() for state in StateType}
     # Each of the others is made by a function of its own name.
     others = {"Suspended", "AwaitingRetry", "AwaitingConcurrencySlot"}
-    return types | (others & set(vars(states)))
+    return types | (others & set(vars(states))) | set(get_args(RetrainingState))
 
 
 def _unknown_errors(trigger: dict[str, Any]) -> list[str]:

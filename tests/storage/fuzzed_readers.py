@@ -196,7 +196,7 @@ def make_flow_parameters(folder: Path) -> None:
         },
         "retrain": {
             **{"benchmark": "darcy", "n_new": 64, "watched": None},
-            **{"level": 0.01, "least_gain": 0.01},
+            **{"false_promotions": 0.1, "least_gain": 0.01},
         },
     }
     for name, values in whole.items():
@@ -258,7 +258,7 @@ def _settings_of(*taken: dict[str, Any]) -> Any:
         (one.get("seeds") or [0])[0],
         training=one.get("training"),
     )
-    rule = PromotionRule(level=again.get("level", 0.01), least_gain=again.get("least_gain", 0.01))
+    rule = PromotionRule(least_gain=again.get("least_gain", 0.01))
     return [each.identity for each in [*cells, cell]], plans, rule
 
 

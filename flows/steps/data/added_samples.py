@@ -3,16 +3,18 @@
     intake = take_in(folder, benchmark, root)      whole files go into the store, each content once
     added = take_dataset(dataset, benchmark, root) the training samples of a dataset do
     arrays = given_samples(plan, root, block)      what a dataset takes of them
+    arrays = held_out(added, benchmark, root)      what no model is trained on: every fifth
 
 A file is of one of the formats in `storage.fields.files`, with the inputs and targets of the
 problem under their names, samples first, on the problem's own grid. It is left where it is; what
-the store has of it is named by the hash of its content.
+the store has of it is named by the hash of its content: first the samples to train on, `n_samples`
+of them, then those that are held out. (Of files that came before any were, all are trained on.)
 """
 
 import hashlib
 import io
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ import numpy as np
 
 from flows.errors import BadInput
 from lsm_core.benchmarks.benchmark import Benchmark
+from lsm_core.evaluation.new_data import Profile, profile_of, require_plausible, shift_from
 from lsm_core.experiments.plans import AddedSamples, DataPlan, ExtendedPlan, OfficialPlan
 from lsm_core.problems.variable import Variable
 from storage.datasets.reader import Dataset, open_dataset
@@ -30,6 +33,11 @@ from storage.location import Location
 
 SETTLED_SECONDS = 30.0
 """For how long a file must not have changed: a copy that still grows is left for the next time."""
+
+HELD_OUT = 5
+"""Every so-manyth sample is held out."""
+PROFILED = 200
+"""So many training samples tell what the others look like."""
 
 Arrays = dict[str, np.ndarray[Any, np.dtype[Any]]]
 
@@ -43,12 +51,17 @@ class Intake:
 
 
 def take_in(
-    folder: Path, benchmark: Benchmark, root: Location, settled: float = SETTLED_SECONDS
+    folder: Path,
+    benchmark: Benchmark,
+    root: Location,
+    known: Profile | None = None,
+    settled: float = SETTLED_SECONDS,
 ) -> Intake:
     """Bring the whole files of a folder into the store, and return what each held.
 
-    Two files of one content count once. A file that changes, cannot be read or does not suit the
-    problem is left, with the reason; it is looked at again the next time.
+    Two files of one content count once. A file that changes, cannot be read, does not suit the
+    problem or has values unlike any that are `known` is left, with the reason; it is looked at
+    again the next time.
     """
     if not folder.is_dir():
         raise BadInput(f"the watched folder {folder} is not there; make it, or name another one")
@@ -58,24 +71,58 @@ def take_in(
         if path.suffix not in FORMATS or path.name.startswith("."):
             continue
         try:
-            found = _take(path, benchmark, root, settled)
+            found = _take(path, benchmark, root, known or {}, settled)
             taken.setdefault(found.digest, found)
         except (StorageError, ValueError, OSError) as error:
             left[path.name] = str(error)
     return Intake(tuple(taken.values()), left)
 
 
-def take_dataset(dataset: Dataset, benchmark: Benchmark, root: Location) -> AddedSamples:
+def take_dataset(
+    dataset: Dataset, benchmark: Benchmark, root: Location, known: Profile | None = None
+) -> AddedSamples:
     """Keep the training samples of a dataset, and return what they are called.
 
-    ValueError if they do not suit the problem.
+    ValueError if they do not suit the problem, or are unlike any that are `known`.
     """
     digest = hashlib.sha256(dataset.digest.encode()).hexdigest()
     place = _place(root, benchmark, digest)
     if not place.exists():
-        names = [variable.name for variable in _needed(benchmark)]
-        _keep(place, _checked(dataset.part("train", names)[:], benchmark))
-    return AddedSamples(digest=digest, n_samples=dataset.attributes["split_sizes"]["train"])
+        arrays = _checked(dataset.part("train", _names(benchmark))[:], benchmark)
+        require_plausible(known or {}, arrays)
+        _keep(place, arrays)
+    return _named(digest, dataset.attributes["split_sizes"]["train"])
+
+
+def training_profile(dataset: Dataset, benchmark: Benchmark) -> Profile:
+    """Return what the training samples of a dataset look like, by variable."""
+    return profile_of(dataset.part("train", _names(benchmark))[:PROFILED])
+
+
+def shift_of(
+    added: Sequence[AddedSamples], benchmark: Benchmark, root: Location, known: Profile
+) -> str:
+    """Return in a sentence how unlike known samples added ones are; nothing if they are like."""
+    return shift_from(known, _joined(added, benchmark, root, slice(None))) if added else ""
+
+
+def held_out(added: Sequence[AddedSamples], benchmark: Benchmark, root: Location) -> Arrays:
+    """Return inputs and targets of those added samples that no model is trained on."""
+    parts = [_joined([each], benchmark, root, slice(each.n_samples, None)) for each in added]
+    empty = {v.name: np.empty((0, *v.shape), np.float32) for v in _needed(benchmark)}
+    return {n: np.concatenate([e, *(part[n] for part in parts)]) for n, e in empty.items()}
+
+
+def _joined(
+    added: Sequence[AddedSamples], benchmark: Benchmark, root: Location, rows: slice
+) -> Arrays:
+    files = [_read(_place(root, benchmark, each.digest)) for each in added]
+    return {n: np.concatenate([file[n][rows] for file in files]) for n in _names(benchmark)}
+
+
+def is_kept(added: AddedSamples, benchmark: Benchmark, root: Location) -> bool:
+    """Return whether the store still has the samples of a file."""
+    return _place(root, benchmark, added.digest).exists()
 
 
 def given_samples(plan: DataPlan, root: Location, block: range) -> dict[int, Arrays]:
@@ -100,7 +147,7 @@ def _official_samples(
 ) -> dict[int, Arrays]:
     """Copy samples of a block from the dataset into which official files were converted."""
     dataset = open_dataset(root / "datasets" / plan.benchmark.name / official.dataset)
-    names = [variable.name for variable in _needed(plan.benchmark)]
+    names = _names(plan.benchmark)
     samples, first = {}, 0
     for split, size in plan.split_sizes.items():
         start = max(block.start, first)
@@ -113,25 +160,40 @@ def _official_samples(
     return samples
 
 
-def _take(path: Path, benchmark: Benchmark, root: Location, settled: float) -> AddedSamples:
+def _take(
+    path: Path, benchmark: Benchmark, root: Location, known: Profile, settled: float
+) -> AddedSamples:
     age = time.time() - _changed(path)
     if age < settled:
         raise ValueError(f"it changed {age:.0f} s ago and may not be whole; {settled:.0f} s decide")
     digest = _digest(path)
     place = _place(root, benchmark, digest)
     if place.exists():
-        return AddedSamples(digest=digest, n_samples=len(next(iter(_read(place).values()))))
-    arrays = _checked(read_fields(path, [v.name for v in _needed(benchmark)]), benchmark)
+        return _named(digest, len(next(iter(_read(place).values()))))
+    arrays = _checked(read_fields(path, _names(benchmark)), benchmark)
+    require_plausible(known, arrays)
     if _digest(path) != digest:
         raise ValueError("it changed while it was read")
     _keep(place, arrays)
-    return AddedSamples(digest=digest, n_samples=len(next(iter(arrays.values()))))
+    return _named(digest, len(next(iter(arrays.values()))))
+
+
+def _named(digest: str, n_samples: int) -> AddedSamples:
+    return AddedSamples(digest=digest, n_samples=n_samples - n_samples // HELD_OUT)
 
 
 def _keep(place: Location, arrays: Arrays) -> None:
+    """Write samples to train on first, then every fifth, which is held out."""
+    numbers = np.arange(len(next(iter(arrays.values()))))
+    is_held = numbers % HELD_OUT == HELD_OUT - 1
+    order = np.concatenate([numbers[~is_held], numbers[is_held]])
     buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **arrays)
+    np.savez(buffer, allow_pickle=False, **{name: v[order] for name, v in arrays.items()})
     place.write_bytes(buffer.getvalue())
+
+
+def _names(benchmark: Benchmark) -> list[str]:
+    return [variable.name for variable in _needed(benchmark)]
 
 
 def _needed(benchmark: Benchmark) -> tuple[Variable, ...]:

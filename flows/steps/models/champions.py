@@ -10,6 +10,7 @@ record is append-only: who was champion when, and why, is never written over.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from flows.errors import BadInput
@@ -43,12 +44,14 @@ def decide_champion(
     *,
     locked: str | None = None,
     tags: Tags | None = None,
+    at: int | None = None,
 ) -> ModelVersion:
     """Note what was decided on a version, in one change, and return the version as it is then.
 
     It is the champion of its league from now on if the verdict is one of CROWNING, and challenges
     no more unless it needs approval. `locked` are the test samples that judge its league from now
-    on; `tags` become tags of the version.
+    on; `tags` become tags of the version. `at` is when, in milliseconds since 1970; now if it is
+    not said.
     """
     if not reason.strip():
         raise BadInput(f"say why {version} is {verdict}; the record keeps the reason")
@@ -64,7 +67,7 @@ def decide_champion(
         figures=figures or {},
         reason=reason,
     )
-    registry.note(version.name, change)
+    registry.note(version.name, change if at is None else replace(change, at=at))
     return registry.find(str(version))
 
 

@@ -3,81 +3,116 @@
     verdict = judge(benchmark, dataset, root, uri)          promoted, or kept, and why
     verdict = judge_left(benchmark, root, uri)              of one that died before its verdict
     verdict = settle_champion(results, root, uri)           the best of some runs challenges
+    verdict = answer(version, approval, root, uri)          what a person said of one that needs it
 
-Both are judged on the same locked test samples. A verdict, and the champion that it makes, is one
-change of the store's record: whatever fails before leaves the champion in place, and judging again
-gives the same verdict.
+Both are judged on the same locked test samples, and on new ones. A verdict, and the champion that
+it makes, is one change of the store's record: whatever fails before leaves the champion in place,
+and judging again gives the same verdict.
 """
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 
 from flows.errors import BadInput
 from flows.steps.models.champions import TEST_SAMPLES, decide_champion, was_set_aside
-from flows.steps.models.packaging import PackagedModel, registered_model
+from flows.steps.models.measurement import Pair, measure
+from flows.steps.models.packaging import registered_model
 from flows.steps.results import stored_result
-from flows.steps.training.fields import PartsOfStore, part_of
-from lsm_core.evaluation.evaluate import relative_errors
-from lsm_core.evaluation.promotion import Decision, PromotionRule, decide
+from lsm_core.evaluation.promotion import Decision, PromotionRule, decide, next_level
 from lsm_core.names import BenchmarkName
 from lsm_core.result import Result
 from storage.datasets.reader import Dataset, open_dataset
 from storage.errors import DatasetIncomplete, NotADataset
 from storage.location import Location
-from storage.tracking.model_state import Change, ModelVersion, State, champion_alias
+from storage.tracking.model_state import Change, ModelVersion, State, VerdictName, champion_alias
 from storage.tracking.registry import ModelRegistry, registered_name
 
 RETRAIN_SUITE = "retrain"
-EVALUATION_BATCH = 100
+RetrainingState = Literal["Promoted", "Kept", "NothingNew", "NeedsApproval"]
+"""How a retraining ends."""
+VERDICTS: Mapping[str, VerdictName] = {
+    "promote": "Promoted",
+    "keep": "Kept",
+    "ask": "NeedsApproval",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """On what terms models are judged."""
+
+    rule: PromotionRule = field(default_factory=PromotionRule)
+    """Its level gives way to what the budget leaves."""
+    false_promotions: float = 0.1
+    """How many equal challengers may be promoted in a year of judgements, on average."""
+    approve: bool = False
+    """Whether a person has to agree to every promotion."""
+    at: int | None = None
+    """When it is judged, in milliseconds since 1970; now if it is not said."""
+
+    @property
+    def time(self) -> int:
+        """Return when it is judged."""
+        return time.time_ns() // 1_000_000 if self.at is None else self.at
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """Whether a model became the champion of its name, and why."""
+    """What was decided on a model that challenged, and why."""
 
     model: str
-    promoted: bool
+    state: RetrainingState
     reason: str
     champion: int | None = None
     """Version that was the champion before; None where nothing was compared."""
     challenger: int | None = None
     decision: Decision | None = None
     """The figures, where both were measured on the same samples."""
+    pair: Pair | None = None
+    """What they rest on."""
+
+    @property
+    def promoted(self) -> bool:
+        """Return whether the challenger is the champion now."""
+        return self.state == "Promoted"
 
     @classmethod
     def on(
         cls,
         champion: ModelVersion,
         challenger: ModelVersion,
-        promoted: bool,
+        state: RetrainingState,
         reason: str,
         decision: Decision | None = None,
+        pair: Pair | None = None,
     ) -> "Verdict":
         """Return the verdict on two versions of a name."""
         return cls(
             model=champion.name,
-            promoted=promoted,
+            state=state,
             reason=reason,
             champion=champion.number,
             challenger=challenger.number,
             decision=decision,
+            pair=pair,
         )
 
     def to_plain(self) -> dict[str, Any]:
         """Return it as flat plain data, without what is not known."""
-        known = {name: value for name, value in vars(self).items() if value is not None}
+        known = {n: v for n, v in vars(self).items() if v is not None and n != "pair"}
         decision = known.pop("decision", None)
-        return known if decision is None else known | decision.to_plain()
+        figures = {} if decision is None else decision.to_plain()
+        return {**figures, **known, "promoted": self.promoted}
 
     def to_tags(self) -> dict[str, str]:
-        """Return the tags of a challenger that was judged."""
+        """Return the tags of a challenger that was judged; the record has all the figures."""
         against = {} if self.champion is None else {"against": self.champion}
-        figures = self.decision.to_plain() if self.decision else {}
-        known = {"promoted": self.promoted, "reason": self.reason, **figures, **against}
+        known = {"promoted": self.promoted, "state": self.state, "reason": self.reason, **against}
         return {f"judged/{name}": str(value) for name, value in known.items()}
 
 
@@ -86,7 +121,7 @@ def judge(
     dataset: Location,
     root: Location,
     tracking_uri: str,
-    rule: PromotionRule | None = None,
+    terms: Terms | None = None,
 ) -> Verdict:
     """Compare the challenger with the champion, promote the better one, and return the verdict.
 
@@ -104,17 +139,14 @@ def judge(
             f"there is no {name}@{champion_alias(challenger.league)} to judge {challenger} by"
         )
     if champion.number == challenger.number:
-        verdict = Verdict.on(champion, challenger, True, "it is the champion")
+        verdict = Verdict.on(champion, challenger, "Promoted", "it is the champion")
         registry.note(name, Change(aliases={"challenger": None}, reason=verdict.reason))
         return verdict
-    return _judge(registry, champion, challenger, open_dataset(dataset), rule)
+    return _judge(registry, champion, challenger, open_dataset(dataset), terms or Terms())
 
 
 def judge_left(
-    benchmark: BenchmarkName,
-    root: Location,
-    tracking_uri: str,
-    rule: PromotionRule | None = None,
+    benchmark: BenchmarkName, root: Location, tracking_uri: str, terms: Terms | None = None
 ) -> Verdict | None:
     """Judge the model of a retraining that died before its verdict; None if there is none.
 
@@ -133,15 +165,50 @@ def judge_left(
     reason = "its retraining died before the verdict"
     registry.note(name, Change(aliases={"challenger": left.number}, reason=reason))
     try:
-        return judge(benchmark, _dataset_of(result, root).location, root, tracking_uri, rule)
+        return judge(benchmark, dataset_of(result, root).location, root, tracking_uri, terms)
     except (BadInput, NotADataset, DatasetIncomplete) as error:
         # It would be the same every night, and no later retraining would be reached.
         champion = models.champion(left.league) or left
-        verdict = Verdict.on(champion, left, False, f"it cannot be judged: {error}")
+        verdict = Verdict.on(champion, left, "Kept", f"it cannot be judged: {error}")
         tags = replace(verdict, champion=None).to_tags()
         challenger = registry.find(str(left))
-        decide_champion(registry, challenger, "Kept", verdict.reason, tags=tags)
+        at = (terms or Terms()).time
+        decide_champion(registry, challenger, "Kept", verdict.reason, tags=tags, at=at)
         return verdict
+
+
+def answer(
+    version: ModelVersion, promote: bool, why: str, root: Location, tracking_uri: str, at: int
+) -> Verdict:
+    """Keep what a person decided on a version that needed approval, and return the verdict.
+
+    If the champion has changed since, another one is not put in its place by an old answer.
+    """
+    registry = ModelRegistry(tracking_uri, root)
+    champion = registry.state(version.name).champion(version.league) or version
+    asked = [
+        turn
+        for turn in registry.record.turns(version.name)
+        if turn.challenger == version.number and turn.verdict == "NeedsApproval"
+    ]
+    before = asked[-1].reason if asked else "it was not judged"
+    figures = dict(asked[-1].figures) if asked else {}
+    figures.pop("level", None)  # it was spent when it was judged
+    said = why.strip() or "no reason was given"
+    if champion.number == version.number:
+        return Verdict.on(champion, version, "Promoted", "it is the champion")
+    if promote and asked and asked[-1].before != champion.number:
+        promote, said = False, f"approved, but {champion} has become champion since; {said}"
+    verdict = Verdict.on(
+        champion,
+        version,
+        "Promoted" if promote else "Kept",
+        f"{'approved' if promote else 'refused'}: {said}; {before}",
+    )
+    decided: VerdictName = "Promoted" if promote else "Refused"
+    tags = verdict.to_tags()
+    decide_champion(registry, version, decided, verdict.reason, figures, tags=tags, at=at)
+    return verdict
 
 
 def _awaits_verdict(version: ModelVersion) -> bool:
@@ -154,7 +221,7 @@ def _awaits_verdict(version: ModelVersion) -> bool:
     )
 
 
-def _dataset_of(result: Result, root: Location) -> Dataset:
+def dataset_of(result: Result, root: Location) -> Dataset:
     """Return the samples of a run: of official files, those that its preset uses."""
     place = root / "datasets" / result.benchmark / result.dataset.name
     return open_dataset(place).first(result.settings.get("data", {}).get("split_sizes", {}))
@@ -179,17 +246,17 @@ def settle_champion(results: Sequence[Result], root: Location, tracking_uri: str
     champion = models.champion(challenger.league)
     if champion is not None and champion.number == challenger.number:
         return None
-    dataset = _dataset_of(best, root)
+    dataset = dataset_of(best, root)
     if champion is None:
         reason = f"the first champion of {challenger.league or 'its kind'}"
         decide_champion(registry, challenger, "First", reason, locked=_test_digest(dataset))
-        return Verdict.on(challenger, challenger, True, reason)
+        return Verdict.on(challenger, challenger, "Promoted", reason)
     lost = challenger.tags.get("judged/promoted") == "False"
     if lost and challenger.tags.get("judged/against") == str(champion.number):
         return None  # the verdict would be the same
     if was_set_aside(registry, challenger, champion):
         return None
-    return _judge(registry, champion, challenger, dataset)
+    return _judge(registry, champion, challenger, dataset, Terms())
 
 
 def _judge(
@@ -197,43 +264,50 @@ def _judge(
     champion: ModelVersion,
     challenger: ModelVersion,
     dataset: Dataset,
-    rule: PromotionRule | None = None,
+    terms: Terms,
 ) -> Verdict:
     """Compare two versions on the test samples of a dataset, and keep what follows from it."""
     digest = _test_digest(dataset)
     _require_locked(registry.state(champion.name), champion, dataset, digest)
-    before, after = (
-        sample_errors(registered_model(registry, version), dataset)
-        for version in (champion, challenger)
+    pair = measure(
+        registered_model(registry, champion),
+        registered_model(registry, challenger),
+        dataset,
+        registry.root,
+        same_samples={champion.tags.get(TEST_SAMPLES), challenger.tags.get(TEST_SAMPLES)}
+        == {digest},
     )
-    decision = decide(before, after, rule or PromotionRule())
-    verdict = Verdict.on(champion, challenger, decision.promoted, decision.reason, decision)
+    level = next_level(_spent(registry, champion), terms.time, terms.false_promotions)
+    rule = replace(terms.rule, level=level)
+    decision = decide(pair.champion, pair.challenger, rule, pair.control)
+    state = VERDICTS[decision.outcome]
+    if terms.approve and decision.promoted:
+        state = "NeedsApproval"
+    verdict = Verdict.on(champion, challenger, _ended(state), decision.reason, decision, pair)
     decide_champion(
         registry,
         challenger,
-        "Promoted" if verdict.promoted else "Kept",
+        state,
         verdict.reason,
         decision.to_plain(),
         locked=digest,  # both can be judged by them
         tags=verdict.to_tags(),
+        at=terms.time,
     )
     return verdict
 
 
-def sample_errors(model: PackagedModel, dataset: Dataset) -> np.ndarray[Any, np.dtype[Any]]:
-    """Return the relative L2 error of a model on every test sample of a dataset.
+def _ended(verdict: VerdictName) -> RetrainingState:
+    return verdict if verdict in ("Promoted", "NeedsApproval") else "Kept"
 
-    The fields are those on which the model was trained; a dataset on another grid has to be one
-    that the model supports.
-    """
-    sizes = dict(dataset.to_xarray().sizes)
-    grid = {axis: int(sizes[axis]) for axis in model.benchmark.space}
-    benchmark = model.benchmark
-    if benchmark.shape.space != tuple(grid.values()):
-        benchmark = benchmark.at_resolution(next(iter(grid.values())))
-    parts = PartsOfStore(part_of(dataset, benchmark, "test"), benchmark)
-    errors = relative_errors(model.predictor.surrogate(grid), parts, EVALUATION_BATCH)
-    return errors.double().numpy()
+
+def _spent(registry: ModelRegistry, champion: ModelVersion) -> list[tuple[int, float]]:
+    """Return when a league was judged, and at which levels."""
+    return [
+        (turn.at, float(turn.figures["level"]))
+        for turn in registry.record.turns(champion.name)
+        if turn.league == champion.league and "level" in turn.figures
+    ]
 
 
 def _require_locked(models: State, champion: ModelVersion, dataset: Dataset, digest: str) -> None:
@@ -251,7 +325,7 @@ def _require_locked(models: State, champion: ModelVersion, dataset: Dataset, dig
 def samples_tag(result: Result, root: Location) -> dict[str, str]:
     """Return the tag that says which test samples a run's dataset has; none if it is gone."""
     try:
-        return {TEST_SAMPLES: _test_digest(_dataset_of(result, root))}
+        return {TEST_SAMPLES: _test_digest(dataset_of(result, root))}
     except (NotADataset, DatasetIncomplete):
         return {}
 

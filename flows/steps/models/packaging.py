@@ -33,6 +33,7 @@ from lsm_core.experiments.plans import benchmark_from_plain
 from lsm_core.names import ModelName
 from lsm_core.problems.variable import Variable
 from lsm_core.result import Result
+from lsm_core.surrogates.operator import n_applications
 from lsm_core.surrogates.predictor import Predictor, TrainedModel
 from storage.errors import translated
 from storage.location import Location
@@ -97,7 +98,7 @@ def trained_run(identity: str, root: Location) -> TrainedRun:
             model_name=experiment.model_name,
             model=experiment.model,
             space=benchmark.space,
-            n_steps=benchmark.n_steps,
+            n_steps=n_applications(experiment.model, benchmark),
             inputs=benchmark.with_role("input"),
             targets=benchmark.with_role("target"),
         )

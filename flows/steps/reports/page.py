@@ -282,8 +282,8 @@ def _section(title: str, text: str, results: Sequence[Result]) -> Section:
     blocks: list[Block] = [text]
     blocks += [] if is_one else [leaderboard_table(rows)]
     blocks.append(comparison_table(rows))
-    curves = {row_name(result): [result.history] for result in results}
-    if is_one and len(curves) <= MOST_LINES:
+    curves = {row_name(result): [result.history] for result in results if result.history}
+    if is_one and 0 < len(curves) <= MOST_LINES:
         caption = "Error on validation samples against the epoch"
         blocks.append(Picture(training_curves(curves), caption))
     blocks.append(Folded("What each run rests on", provenance_table(results)))

@@ -34,12 +34,12 @@ def benchmark_blocks(
         return ["Every run failed."]
     first = {model: some[0] for model, some in ordered.items()}
     problem = benchmark_from_plain(next(iter(first.values())).settings["data"])
-    curves = training_curves({model: [first[model].history] for model in sorted(first)})
+    trained = {model: [first[model].history] for model in sorted(first) if first[model].history}
     caption = f"{problem.title}: error on validation samples while training."
     return [
         *_showcases(problem, first, root),
         *_rollouts(problem, ordered),
-        Picture(curves, caption),
+        *([Picture(training_curves(trained), caption)] if trained else []),
     ]
 
 

@@ -160,6 +160,8 @@ class _Run:
                     self._end_epoch(happened)
                 elif self._is_save_due():
                     self._save()
+            if self.trial.is_fitted:
+                self._save()
         except Diverged:
             self._save()
             raise
@@ -244,8 +246,10 @@ class _Run:
             test=trial.figures("test"),
             parameters=trial.n_parameters,
             mean_prediction=trial.error_of_the_mean(),
-            seconds_per_epoch=median(epoch.seconds for epoch in trial.history),
-            peak_bytes=max(epoch.peak_bytes for epoch in trial.history),
+            seconds_per_epoch=median([epoch.seconds for epoch in trial.history] or [0.0]),
+            peak_bytes=max(
+                (epoch.peak_bytes for epoch in trial.history), default=_peak_bytes(self.device)
+            ),
             epochs=trial.state.epoch,
             n_train=trial.fields.batches.n_samples,
             updates=trial.step,

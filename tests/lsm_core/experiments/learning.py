@@ -12,6 +12,7 @@ from lsm_core.evaluation.evaluate import error_of_the_mean, evaluate
 from lsm_core.experiments.plans import FIRST_SEED, Split
 from lsm_core.experiments.presets import applies, experiment
 from lsm_core.experiments.protocols import data_plan
+from lsm_core.models.catalogue import MODELS
 from lsm_core.names import BenchmarkName, ModelName
 from lsm_core.problems.fields import stack_channels
 from lsm_core.surrogates.normalization import fit_normalization
@@ -29,6 +30,7 @@ MOST_EPOCHS = 1000
 CHEAPEST: dict[ModelName, BenchmarkName] = {
     model: "burgers" if applies("burgers", model) else "navier_stokes"
     for model in get_args(ModelName)
+    if not MODELS[model].is_fitted
 }
 """The problem on which a model shows soonest that it learns."""
 RATES: dict[ModelName, float] = {"galerkin": 5e-4, "sno": 4e-3}
@@ -41,6 +43,11 @@ GENERALIZES: tuple[BenchmarkName, ...] = ("burgers",)
 def applicable_models(benchmark: BenchmarkName) -> list[ModelName]:
     """Return the models that are made for a benchmark, in the order of their names' table."""
     return [model for model in get_args(ModelName) if applies(benchmark, model)]
+
+
+def trained_models(benchmark: BenchmarkName) -> list[ModelName]:
+    """Return those of them that are trained, not computed from the samples."""
+    return [model for model in applicable_models(benchmark) if not MODELS[model].is_fitted]
 
 
 @dataclass(frozen=True)

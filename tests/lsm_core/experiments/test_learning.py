@@ -14,15 +14,15 @@ from tests.lsm_core.experiments.learning import (
     CHEAPEST,
     EARLY_LOSSES,
     GENERALIZES,
-    applicable_models,
     early_losses,
     learn,
+    trained_models,
 )
 
 CELLS = [
     pytest.param(benchmark, model, id=f"{benchmark}-{model}")
     for benchmark in get_args(BenchmarkName)
-    for model in applicable_models(benchmark)
+    for model in trained_models(benchmark)
     if benchmark != "burgers"
 ]
 
@@ -33,7 +33,7 @@ def check(benchmark: BenchmarkName, model: ModelName) -> None:
     assert benchmark not in GENERALIZES or learned.halved_on_test
 
 
-@pytest.mark.parametrize("model", applicable_models("burgers"))
+@pytest.mark.parametrize("model", trained_models("burgers"))
 def test_every_model_learns_burgers(model):
     check("burgers", model)
 

@@ -20,7 +20,7 @@ from lsm_core.models.point_cloud import PointCloudConfig
 from lsm_core.names import BenchmarkName, ModelName
 from lsm_core.problems.shape import ProblemShape
 from lsm_core.surrogates.operator import shape_of_one_step
-from tests.lsm_core.experiments.learning import applicable_models
+from tests.lsm_core.experiments.learning import applicable_models, trained_models
 
 TIME_STEPPING = [name for name, model in MODELS.items() if model.needs_history]
 SHAPE = ProblemShape(space=(16, 16), n_inputs=1, n_outputs=1)
@@ -54,7 +54,7 @@ def test_every_model_has_as_many_parameters_as_lsm(benchmark):
     shape = shape_of_one_step(problem.shape, problem.n_steps)
     target = parameters(model_config("matched", benchmark, "lsm"), shape)
     differences = {}
-    for model in applicable_models(benchmark):
+    for model in trained_models(benchmark):
         config = model_config("matched", benchmark, model)
         differences[model] = parameters(config, shape) / target - 1
     # The size of a multiwavelet model jumps: its channels are a multiple of order^d.

@@ -8,10 +8,14 @@ from lsm_core.models.fno import FnoConfig
 from lsm_core.models.galerkin import GalerkinConfig
 from lsm_core.models.htnet import HtnetConfig
 from lsm_core.models.kno import KnoConfig
+from lsm_core.models.last_frame import LastFrameConfig
 from lsm_core.models.lno import LnoConfig
 from lsm_core.models.lsm import release_form
+from lsm_core.models.mean_field import MeanFieldConfig
 from lsm_core.models.mwt import MwtConfig
+from lsm_core.models.pod_rbf import PodRbfConfig
 from lsm_core.models.resnet import ResnetConfig
+from lsm_core.models.ridge import RidgeConfig
 from lsm_core.models.sno import SnoConfig
 from lsm_core.models.swin import SwinConfig
 from lsm_core.models.tfnet import TfnetConfig
@@ -43,6 +47,10 @@ SMALL: dict[ModelName, GridModelConfig] = {
     "kno": KnoConfig(width=4, n_modes=3, n_steps=2),
     "transolver": TransolverConfig(width=8, n_layers=2, n_heads=2, n_slices=5),
     "lno": LnoConfig(width=8, n_layers=2, n_heads=2, n_latents=5, n_hidden_layers=1),
+    "mean_field": MeanFieldConfig(),
+    "last_frame": LastFrameConfig(),
+    "ridge": RidgeConfig(width=4),
+    "pod_rbf": PodRbfConfig(width=4, n_input_modes=3, n_centres=6),
     "flare": FlareConfig(
         width=8, n_layers=2, n_heads=2, n_latents=5, n_hidden_layers=1, n_outer_layers=1
     ),

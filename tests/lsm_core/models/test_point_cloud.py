@@ -27,7 +27,7 @@ BODIES = {
 OTHER_BODIES = {
     name: config
     for name, config in SMALL.items()
-    if name not in BODIES and not MODELS[name].needs_history
+    if name not in BODIES and not MODELS[name].needs_history and not MODELS[name].is_fitted
 }
 
 

@@ -9,7 +9,13 @@ import xarray as xr
 
 from flows.errors import BadInput
 from flows.steps.data import datasets
-from flows.steps.data.added_samples import SETTLED_SECONDS, take_in
+from flows.steps.data.added_samples import (
+    SETTLED_SECONDS,
+    held_out,
+    shift_of,
+    take_in,
+    training_profile,
+)
 from lsm_core.benchmarks.burgers import Burgers
 from lsm_core.experiments.plans import DataPlan, extended
 from storage.fields.files import write_fields
@@ -125,6 +131,39 @@ def test_a_file_that_does_not_suit_is_left_with_the_reason(
     assert intake.taken == ()
     assert list(intake.left) == ["wrong.npz"]
     assert said in intake.left["wrong.npz"]
+
+
+def test_every_fifth_sample_is_held_out(folder: Path, root: Location) -> None:
+    put(folder / "many.npz", samples(5, n_samples=11))
+    intake = take_in(folder, PROBLEM, root)
+    assert [each.n_samples for each in intake.taken] == [9]
+    assert take_in(folder, PROBLEM, root).taken == intake.taken
+    plan = DataPlan(benchmark=PROBLEM, n_train=2, n_validation=1, n_test=1)
+    trained_on = generated(extended(plan, intake.taken), root).part("train", ["initial"])[2:]
+    aside = held_out(intake.taken, PROBLEM, root)
+    given = samples(5, n_samples=11)["initial"]
+    np.testing.assert_array_equal(aside["initial"], given[[4, 9]])
+    left = np.delete(given, [4, 9], axis=0)
+    np.testing.assert_array_equal(trained_on["initial"], left)
+    assert held_out((), PROBLEM, root)["initial"].shape == (0, 32)
+
+
+def test_files_are_compared_with_the_training_samples(folder: Path, root: Location) -> None:
+    plan = DataPlan(benchmark=PROBLEM, n_train=12, n_validation=1, n_test=1)
+    dataset = generated(plan, root)
+    known = training_profile(dataset, PROBLEM)
+    fine = dataset.part("train", ["initial", "final"])[:5]
+    put(folder / "centimetres.npz", {name: 100 * values for name, values in fine.items()})
+    put(folder / "fine.npz", fine)
+    put(folder / "lifted.npz", {name: values + 0.9 for name, values in fine.items()})
+    intake = take_in(folder, PROBLEM, root, known)
+    assert len(intake.taken) == 2
+    assert list(intake.left) == ["centimetres.npz"]
+    assert "its unit seems to be another one" in intake.left["centimetres.npz"]
+    told = [shift_of([each], PROBLEM, root, known) for each in intake.taken]
+    assert [bool(each) for each in told] == [False, True]
+    assert "the mean of final is 0.9 instead of" in told[1]
+    assert shift_of([], PROBLEM, root, known) == ""
 
 
 def test_a_folder_that_is_not_there_is_said(tmp_path: Path, root: Location) -> None:

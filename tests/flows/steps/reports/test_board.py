@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from flows.cli.main import main
+from flows.steps.models.packaging import trained_run
 from flows.steps.reports.board import measured_runs
 from flows.steps.training import run as training
 from flows.steps.training.cells import bind
@@ -22,7 +23,7 @@ from storage.location import Location
 from storage.runs.checkpoints import Checkpoints
 from tests.flows.steps.data.generation import generated
 
-MODELS = ("fno", "transolver")
+MODELS = ("fno", "transolver", "ridge")
 
 
 @pytest.fixture(scope="module")
@@ -53,11 +54,21 @@ def test_the_errors_of_all_test_samples_are_kept_with_the_run(store):
         errors = kept.arrays("errors")
         assert len(errors["target"]) == result.settings["data"]["split_sizes"]["test"]
         assert relative_of(errors).mean() == pytest.approx(result.error)
+        assert (result.epochs == 0) == (result.model == "ridge")
         worst = kept.arrays("worst")
         assert len(worst["predicted:final"]) == min(10, len(errors["target"]))
         found = np.linalg.norm(worst["predicted:final"] - worst["final"], axis=1)
         found /= np.linalg.norm(worst["final"], axis=1)
         assert found == pytest.approx(np.sort(relative_of(errors))[::-1][: len(found)], rel=1e-4)
+
+
+def test_a_run_that_was_fitted_can_be_asked(store):
+    folder, results = store
+    root, ridge = Location.parse(str(folder)), results[-1]
+    run = trained_run(ridge.identity, root)
+    shown = Checkpoints(root / "checkpoints" / ridge.identity).arrays("showcase")
+    found = run.predictor({"initial": shown["initial"]})["final"]
+    assert found == pytest.approx(shown["predicted:final"], rel=1e-4, abs=1e-5)
 
 
 def test_tags_find_the_rows_of_a_table_in_mlflow(store):
@@ -96,7 +107,8 @@ def test_swapped_results_are_found_in_the_store(store, capsys):
         for place, content in zip(places, plain, strict=True):
             place.write_bytes(json.dumps(content).encode())
         rows = boards(measured_runs(root))[0].rows
-        assert all(any("by its samples" in alarm for alarm in row.alarms) for row in rows)
+        found = {row.model for row in rows if any("by its samples" in a for a in row.alarms)}
+        assert found == {"fno", "transolver"}
         assert main(["board", "--store", str(folder)]) == 0
         assert "ALARM  fno seed 0: rel_l2 is" in capsys.readouterr().out
     finally:
