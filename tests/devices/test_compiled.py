@@ -13,7 +13,7 @@ import pytest
 from lsm_core.names import ModelName
 
 ROOT = Path(__file__).parents[2]
-QUICK = ("lsm", "fno", "galerkin")
+QUICK = ("lsm",)
 SLOW = tuple(name for name in get_args(ModelName) if name not in QUICK)
 
 

@@ -1,4 +1,7 @@
-"""Every model on a device that does not exist, in a process of its own: `steps.py` beside."""
+"""Every model on a device that does not exist, in a process of its own: `steps.py` beside.
+
+Two models always, the others in the slow tests.
+"""
 
 import json
 import os
@@ -15,7 +18,11 @@ from lsm_core.names import BenchmarkName, ModelName
 
 ROOT = Path(__file__).parents[2]
 LIMITS = json.loads(Path(__file__).with_name("launches.json").read_text())
-MODELS = get_args(ModelName)
+QUICK = ("lsm", "ffno")
+MODELS = [
+    pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
+    for name in get_args(ModelName)
+]
 PRECISIONS = ("float32", "bfloat16")
 
 
@@ -31,9 +38,9 @@ def steps(*options: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def all_models() -> list[dict[str, Any]]:
-    """Return what every model did on its own benchmark, and LSM on 64 x 64."""
-    return steps("--precision", *PRECISIONS, "--release-form")
+def quick_models() -> list[dict[str, Any]]:
+    """Return what the quick models did on their own benchmark, and LSM on 64 x 64."""
+    return steps("--precision", *PRECISIONS, "--models", *QUICK, "--release-form")
 
 
 def of(found: Iterable[dict[str, Any]], **wanted: Any) -> dict[str, Any]:
@@ -55,8 +62,12 @@ def check(case: dict[str, Any]) -> None:
 
 
 def own_case(model: str, precision: str) -> dict[str, Any]:
-    found = [case for case in all_models() if case["benchmark"] != "64 x 64"]
-    return of(found, model=model, precision=precision)
+    others = [name for name in get_args(ModelName) if name not in QUICK]
+    found = (
+        quick_models() if model in QUICK else steps("--precision", *PRECISIONS, "--models", *others)
+    )
+    on_grids = [case for case in found if case["benchmark"] != "64 x 64"]
+    return of(on_grids, model=model, precision=precision)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -81,7 +92,7 @@ def test_products_are_in_bfloat16_where_that_is_asked_for(model: str) -> None:
 
 
 def test_lsm_launches_at_most_720_operators_on_64_x_64() -> None:
-    case = of(all_models(), benchmark="64 x 64")
+    case = of(quick_models(), benchmark="64 x 64")
     check(case)
     assert case["launches"] <= 720
 
