@@ -60,9 +60,10 @@ def test_both_forms_are_equal_in_float64(form: str, space: tuple[int, ...]) -> N
 
 @pytest.mark.parametrize("form", FORMS)
 def test_both_forms_predict_the_same_in_float32(form: str) -> None:
+    # One rounding is 6e-8, and the models are tens of them deep: 2e-7 to 2e-6 were seen.
     kernels, plain = both(FORMS[form], (18, 13), torch.float32)
     for ours, theirs in zip(kernels[:2], plain[:2], strict=True):
-        assert relative_l2(ours.flatten()[None], theirs.flatten()[None]).item() < 1e-6
+        assert relative_l2(ours.flatten()[None], theirs.flatten()[None]).item() < 3e-6
 
 
 @pytest.mark.parametrize("form", ["smooth", "paper"])
