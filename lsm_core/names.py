@@ -14,6 +14,7 @@ BenchmarkName = Literal[
 ]
 ModelName = Literal[
     "lsm",
+    "lsm_ours",
     "unet",
     "resnet",
     "tfnet",
@@ -37,6 +38,9 @@ ModelName = Literal[
     "pod_rbf",
 ]
 """A model's name is that of its file in `lsm_core/models`."""
+
+MODEL_TITLES: dict[ModelName, str] = {"lsm_ours": "LSM (ours)"}
+"""What models are called in tables, where it is not their name."""
 
 PresetName = Literal["smoke", "quick", "matched", "paper", "release"]
 
@@ -64,8 +68,12 @@ StudyName = Literal[
 Precision = Literal["float32", "tf32", "bfloat16"]
 """The numbers that products and convolutions are made of; the latter two are for GPUs."""
 
-Scheme = Literal["none", "pointwise", "channel"]
-"""How fields are normalised: not, by the statistics of every point, or by those of a channel."""
+Scheme = Literal["none", "pointwise", "channel", "box"]
+"""How fields are normalised: not, by the statistics of every point, by those of a channel, or by
+the range of a channel, which brings positions into the unit cube."""
+
+OWN_NAME = r"^[a-z][a-z0-9_-]{1,47}$"
+"""What a problem may be called that somebody brings: as benchmarks are, and dashes too."""
 
 Statistics = Literal["running", "batch"]
 """What batch normalisation measures with: running statistics, or those of each test batch."""

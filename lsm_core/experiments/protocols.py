@@ -16,12 +16,14 @@ from lsm_core.benchmarks.burgers import Burgers
 from lsm_core.benchmarks.darcy import Darcy
 from lsm_core.benchmarks.elasticity_grid import ElasticityGrid
 from lsm_core.benchmarks.elasticity_points import ElasticityPoints
+from lsm_core.benchmarks.given import GivenProblem
 from lsm_core.benchmarks.navier_stokes import NavierStokes
 from lsm_core.benchmarks.pipe import Pipe
 from lsm_core.benchmarks.plasticity import Plasticity
 from lsm_core.experiments.plans import (
     AddedSamples,
     DataPlan,
+    GivenPlan,
     OfficialPlan,
     benchmark_from_plain,
     extended,
@@ -84,14 +86,74 @@ class Protocol:
         return self.published.benchmark.positions == "scattered points"
 
     @property
+    def point_axes(self) -> int:
+        """Return the number of coordinates of scattered points."""
+        problem = self.published.benchmark
+        return problem.n_position_axes if isinstance(problem, GivenProblem) else 2
+
+    @property
     def steps_through_time(self) -> bool:
         """Return whether frames are predicted one from those before it."""
         return self.published.benchmark.n_steps > 1
 
 
-def data_plan(preset: PresetName, benchmark: BenchmarkName) -> DataPlan:
+Problem = BenchmarkName | Protocol
+"""A benchmark by its name, or how a problem is run that has a name only in a store."""
+
+
+def protocol_of(problem: Problem) -> Protocol:
+    """Return how a problem is run; ValueError for a name that no benchmark has."""
+    if isinstance(problem, Protocol):
+        return problem
+    if problem not in PROTOCOLS:
+        raise ValueError(f"there is no benchmark {problem!r}; known are {', '.join(PROTOCOLS)}")
+    return PROTOCOLS[problem]
+
+
+def data_plan(preset: PresetName, benchmark: Problem) -> DataPlan:
     """Return which samples a preset uses of a benchmark."""
-    return PROTOCOLS[benchmark].plans[preset]
+    return protocol_of(benchmark).plans[preset]
+
+
+def given_protocol(plan: GivenPlan) -> Protocol:
+    """Return how a problem that somebody brought is run.
+
+    Small presets take the first samples and so many epochs that there are some thousand steps.
+    """
+    problem = plan.benchmark
+    assert isinstance(problem, GivenProblem)
+
+    def first(n_train: int, n_others: int) -> DataPlan:
+        return replace(
+            plan,
+            n_train=min(n_train, plan.n_train),
+            n_validation=min(n_others, plan.n_validation),
+            n_test=min(n_others, plan.n_test),
+        )
+
+    quick = first(GIVEN_QUICK, GIVEN_QUICK // 5)
+    epochs = max(6, min(100, GIVEN_STEPS * GIVEN_BATCH // max(1, quick.n_train)))
+    # Where a point is the same in all samples it has scales of its own; positions that are no grid
+    # go into the unit cube, where models on points want them.
+    inputs: Scheme = "box" if problem.positions == "scattered points" else "channel"
+    scales: Schemes = (inputs, "pointwise" if problem.same_points else "channel")
+    sizes = problem.shape.space
+    return Protocol(
+        smoke=first(16, 4),
+        quick=quick,
+        published=plan,
+        quick_epochs=epochs,
+        quick_batch=GIVEN_BATCH,
+        quick_modes=tuple(min(16 if len(sizes) == 1 else 12, max(1, n // 2)) for n in sizes)
+        if problem.positions != "scattered points"
+        else None,
+        scaled=scales,
+        scaled_small=scales,
+    )
+
+
+GIVEN_QUICK, GIVEN_STEPS, GIVEN_BATCH = 1000, 3000, 4
+"""Of problems that somebody brought at preset quick: training samples, steps and samples a step."""
 
 
 def plan_from_plain(plain: Mapping[str, Any], preset: PresetName) -> DataPlan:
@@ -102,8 +164,13 @@ def plan_from_plain(plain: Mapping[str, Any], preset: PresetName) -> DataPlan:
     benchmark = benchmark_from_plain(plain)
     sizes = plain["split_sizes"]
     added = tuple(AddedSamples(**each) for each in plain.get("added", []))
+    plan: DataPlan
+    if "given" in plain:
+        plan = GivenPlan(benchmark=benchmark, n_train=0, n_validation=0, n_test=0, **plain["given"])
+    else:
+        plan = data_plan(preset, plain["benchmark"])
     plan = replace(
-        data_plan(preset, plain["benchmark"]),
+        plan,
         benchmark=benchmark,
         n_train=sizes["train"] - sum(each.n_samples for each in added),
         n_validation=sizes["validation"],

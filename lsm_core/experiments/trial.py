@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from lsm_core.benchmarks.benchmark import Benchmark
 from lsm_core.evaluation.evaluate import (
     Breakdown,
-    chosen_inputs,
+    chosen_samples,
     error_of_the_mean,
     evaluate,
     relative_errors,
@@ -64,13 +64,13 @@ class Trial:
         self.history: list[Epoch] = []
         self.best: Best | None = None
         self.best_weights: dict[str, Tensor] = {}
-        self.targets = Moments.of(part.targets for part in fields.parts["train"])
+        self.targets = Moments.of(part.at_points().targets for part in fields.parts["train"])
         torch.manual_seed(experiment.seed)
         surrogate = Surrogate(
             build_operator(experiment.model, experiment.benchmark),
             normalization(
                 config.input_normalization,
-                Moments.of(part.inputs for part in fields.parts["train"]),
+                Moments.of(part.at_points().inputs for part in fields.parts["train"]),
             ),
             normalization(config.target_normalization, self.targets),
         )
@@ -146,8 +146,14 @@ class Trial:
 
     def predict_first(self, n_samples: int) -> Float[Tensor, "samples *space n_outputs"]:
         """Return predictions for the first test samples."""
-        inputs = next(iter(self.fields.parts["test"])).inputs[:n_samples]
-        return predict(self.surrogate, inputs, self._evaluation_batch, self.config.test_statistics)
+        first = next(iter(self.fields.parts["test"]))[:n_samples]
+        return predict(
+            self.surrogate,
+            first.inputs,
+            self._evaluation_batch,
+            self.config.test_statistics,
+            first.weights,
+        )
 
     def sample_errors(self, split: str) -> dict[str, Float[Tensor, " samples"]]:
         """Return what the error of every sample of a split is made of, by name."""
@@ -162,8 +168,15 @@ class Trial:
         self, split: str, samples: Sequence[int]
     ) -> Float[Tensor, "chosen *space n_outputs"]:
         """Return predictions for some samples of a split, by their numbers."""
-        inputs = torch.cat(list(chosen_inputs(self.fields.parts[split], samples)))
-        return predict(self.surrogate, inputs, self._evaluation_batch, self.config.test_statistics)
+        chosen = list(chosen_samples(self.fields.parts[split], samples))
+        known = [each.weights for each in chosen if each.weights is not None]
+        return predict(
+            self.surrogate,
+            torch.cat([each.inputs for each in chosen]),
+            self._evaluation_batch,
+            self.config.test_statistics,
+            torch.cat(known) if known else None,
+        )
 
     def figures(self, split: str) -> dict[str, float]:
         """Return the errors on a split, with their parts; none if it has no samples."""

@@ -30,6 +30,9 @@ class Task:
     has_mesh: bool = False
     """Whether the input is the positions of the nodes of a mesh."""
 
+    reads_others: bool = False
+    """Whether on scattered points the channels after the positions are read, too."""
+
     def positions(self, on_grids: PositionKind) -> PositionConfig:
         """Return where a model that takes points as they are finds their positions.
 
@@ -38,7 +41,9 @@ class Task:
         position of them.
         """
         if self.is_scattered:
-            return PositionConfig(kind="inputs", n_coordinates=self.n_dims, reads_others=False)
+            return PositionConfig(
+                kind="inputs", n_coordinates=self.n_dims, reads_others=self.reads_others
+            )
         if self.has_mesh and self.preset in ("paper", "release"):
             return PositionConfig(kind="inputs", n_coordinates=self.n_dims)
         return PositionConfig(kind=on_grids)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from lsm_core.experiments.protocols import Problem
 from lsm_core.names import BenchmarkName, ModelName, PresetName, StudyName
 from lsm_core.reporting.document import Block
 from lsm_core.reporting.protocol import protocol_sentence
@@ -123,7 +124,7 @@ def study_cells(
     seeds: Sequence[int] | None = None,
     models: Sequence[ModelName] | None = None,
     rows: Sequence[str] | None = None,
-    benchmarks: Sequence[BenchmarkName] | None = None,
+    benchmarks: Sequence[Problem] | None = None,
 ) -> list[Cell]:
     """Return the cells of a study, once a seed; only those whose settings `rows` names, if given.
 

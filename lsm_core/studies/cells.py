@@ -7,7 +7,7 @@ from itertools import product
 from lsm_core.benchmarks.darcy import Darcy
 from lsm_core.experiments.experiment import Experiment, Start
 from lsm_core.experiments.presets import experiment
-from lsm_core.experiments.protocols import PROTOCOLS
+from lsm_core.experiments.protocols import PROTOCOLS, Problem
 from lsm_core.models.fno import FnoConfig
 from lsm_core.models.lsm import LsmConfig, release_form, smooth_form
 from lsm_core.models.lsm_ablations import ablations, component_ablations, sweeps
@@ -55,7 +55,7 @@ def same_from_each_seed(
     seed: int,
     *,
     models: Sequence[ModelName],
-    benchmarks: Sequence[BenchmarkName] | None = None,
+    benchmarks: Sequence[Problem] | None = None,
 ) -> list[Cell]:
     """Return cells of the main table, on all benchmarks if none are named.
 
@@ -126,7 +126,7 @@ def darcy_at_43(preset: PresetName, seed: int) -> list[Cell]:
 
 
 def paper_ablations(
-    preset: PresetName, seed: int, *, benchmarks: Sequence[BenchmarkName] | None = None
+    preset: PresetName, seed: int, *, benchmarks: Sequence[Problem] | None = None
 ) -> list[Cell]:
     """Return the rows of the ablation tables, each on the problems for which the paper has it.
 
@@ -178,7 +178,7 @@ def pipe_to_airfoil(preset: PresetName, seed: int, *, models: Sequence[ModelName
 
 def _lsm_variants(
     preset: PresetName,
-    benchmark: BenchmarkName,
+    benchmark: Problem,
     seed: int,
     variants: Callable[[LsmConfig], dict[str, LsmConfig]],
 ) -> list[Cell]:

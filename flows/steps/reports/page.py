@@ -40,7 +40,7 @@ from lsm_core.reporting.tables import (
     provenance_table,
 )
 from lsm_core.result import ALONE as MADE_ALONE
-from lsm_core.result import Outcome, Result, marked, suite_name
+from lsm_core.result import PUBLISHED, Outcome, Result, marked, suite_name
 from lsm_core.studies.catalogue import STUDIES, study_blocks, study_cells, study_of
 from storage.datasets.reader import open_dataset
 from storage.errors import DatasetIncomplete, NotADataset
@@ -97,7 +97,7 @@ def write_report(root: Location, preset: str | None = None, official: bool = Fal
     found = outcomes.comparisons()
     parts = []
     for one in found:
-        if preset in (None, one.preset) and (one.origin != "generated" or not official):
+        if preset in (None, one.preset) and (one.origin in PUBLISHED or not official):
             main = outcomes.of_benchmark(one)
             parts.append(_Part(one, main, outcomes.of_studies(one), compare(main)))
     if not parts and not costs:

@@ -19,6 +19,7 @@ from flows.steps.results import begun_in, keep_begun, keep_result, keep_tracebac
 from flows.steps.training.devices import choose_device, device_name, gpu_uuids, joined_ranks
 from flows.steps.training.fields import split_fields
 from flows.steps.training.isolation import Report
+from flows.steps.training.provenance import made_by
 from flows.steps.training.run_record import finished_record, now, unfinished_record
 from flows.steps.training.saving import Writer
 from flows.steps.training.showcase import (
@@ -269,6 +270,7 @@ class _Run:
                 "ranks": n_ranks(),
                 "threads": self.place.n_threads,
                 "samples_in_memory": trial.fields.in_memory,
+                **made_by(),
             },
             finished=datetime.now(UTC).isoformat(timespec="seconds"),
         )

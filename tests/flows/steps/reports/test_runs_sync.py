@@ -146,6 +146,7 @@ def contents(client: MlflowClient, uri: str, address: str) -> dict[str, bytes]:
             )
         ).read_bytes()
         for file in client.list_artifacts(run_id)
+        if not file.is_dir  # pictures have names of MLflow's own
     }
 
 
