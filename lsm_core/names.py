@@ -63,6 +63,7 @@ StudyName = Literal[
     "burgers-forms",
     "darcy-at-43",
     "burgers-settings",
+    "zero-shot-darcy",
 ]
 
 Precision = Literal["float32", "tf32", "bfloat16"]

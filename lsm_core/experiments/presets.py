@@ -45,29 +45,39 @@ def experiment(
 
 
 def _training_of(preset: PresetName, benchmark: Problem, model: ModelName) -> TrainingConfig:
-    """Return how a preset trains a model: all in one way, but for what the model cannot bear."""
+    """Return how a preset trains a model: all in one way, but for what a model cannot bear.
+
+    At the published sizes each is trained as its authors do.
+    """
     config = training_config(preset, benchmark)
-    if MODELS[model].decays or preset in ("paper", "release"):
-        return config
-    return replace(config, weight_decay=0.0)
+    entry = MODELS[model]
+    if preset in ("paper", "release"):
+        own = entry.recipes.get(benchmark, {}) if isinstance(benchmark, str) else {}
+        return replace(config, **own)
+    return config if entry.decays else replace(config, weight_decay=0.0)
 
 
 def applies(benchmark: Problem, model: ModelName) -> bool:
     """Return whether a model is made for a benchmark.
 
     Models of time steps need a history; all others take any grid, and points as they are or through
-    a latent grid.
+    a latent grid. Classical models need the same points in every sample.
     """
-    return not MODELS[model].needs_history or protocol_of(benchmark).steps_through_time
+    protocol = protocol_of(benchmark)
+    if MODELS[model].is_fitted and protocol.differs_in_points:
+        return False
+    return not MODELS[model].needs_history or protocol.steps_through_time
 
 
 def check_applies(benchmark: Problem, model: ModelName) -> None:
     """Raise a ValueError that says why a model is not made for a benchmark."""
+    name = protocol_of(benchmark).published.benchmark.name
+    if MODELS[model].is_fitted and protocol_of(benchmark).differs_in_points:
+        raise ValueError(f"{model} needs the same points in every sample, which {name} has not")
     if not applies(benchmark, model):
         fitting = [name for name, protocol in PROTOCOLS.items() if protocol.steps_through_time]
         raise ValueError(
-            f"{model} predicts time steps and is made for {' and '.join(fitting)}, "
-            f"not for {protocol_of(benchmark).published.benchmark.name}"
+            f"{model} predicts time steps and is made for {' and '.join(fitting)}, not for {name}"
         )
 
 

@@ -86,6 +86,12 @@ class Protocol:
         return self.published.benchmark.positions == "scattered points"
 
     @property
+    def differs_in_points(self) -> bool:
+        """Return whether samples differ in their number of points, or points in weight."""
+        problem = self.published.benchmark
+        return isinstance(problem, GivenProblem) and problem.has_weight
+
+    @property
     def point_axes(self) -> int:
         """Return the number of coordinates of scattered points."""
         problem = self.published.benchmark

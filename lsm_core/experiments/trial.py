@@ -30,7 +30,7 @@ from lsm_core.surrogates.operator import Rollout, build_operator
 from lsm_core.surrogates.surrogate import Surrogate, predict, samples_at_once
 from lsm_core.training.batches import SplitFields
 from lsm_core.training.config import TrainingConfig
-from lsm_core.training.fine_tuning import adopt, freeze
+from lsm_core.training.fine_tuning import EVERYTHING, adopt, freeze, take_over
 from lsm_core.training.fitting import fit_directly
 from lsm_core.training.loop import BatchReport, EpochReport, fit
 from lsm_core.training.losses import Grid
@@ -74,9 +74,14 @@ class Trial:
             ),
             normalization(config.target_normalization, self.targets),
         )
-        self.is_fitted = fit_directly(surrogate, fields.parts["train"])
-        self.begun_anew = () if weights is None else tuple(adopt(surrogate, weights))
-        freeze(surrogate, experiment.frozen)
+        self.is_ready = fit_directly(surrogate, fields.parts["train"])
+        self.begun_anew: tuple[str, ...] = ()
+        if EVERYTHING in experiment.frozen and weights is not None:
+            take_over(surrogate, weights)
+            self.is_ready = True
+        elif weights is not None:
+            self.begun_anew = tuple(adopt(surrogate, weights))
+            freeze(surrogate, experiment.frozen)
         self.surrogate = _on_device(surrogate, config, device, self.benchmark.shape)
         self.state = start_training(self.surrogate, config, len(fields.batches))
         # Dropout must differ between ranks, weights must not.
@@ -95,9 +100,9 @@ class Trial:
     def fit(self) -> Iterator[BatchReport | EpochReport]:
         """Train to the end; control comes back after every batch and epoch. Collective.
 
-        A model that was fitted is at its end.
+        A model that was fitted, or that is only asked, is at its end.
         """
-        if self.is_fitted:
+        if self.is_ready:
             return iter(())
         return fit(self.state, self.fields.batches, self.config, grid_of(self.benchmark))
 

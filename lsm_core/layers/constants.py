@@ -39,7 +39,7 @@ def kept_on_device(make: Callable[..., np.ndarray]) -> Constant:
     return constant
 
 
-@torch.compiler.disable
+@torch.compiler.disable  # type: ignore[untyped-decorator]
 def _keep(key: tuple[Any, ...], make: Callable[..., np.ndarray]) -> None:
     _, sizes, dtype, device = key
     array = np.ascontiguousarray(make(*sizes))

@@ -1,7 +1,7 @@
 """What a model's file says of its model: an entry, from which the catalogue is made."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from torch import nn
@@ -90,6 +90,9 @@ class ModelEntry:
     """
     is_fitted: bool = False
     """Whether its weights are computed from the samples (`FittedModel`), without training."""
+    recipes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """How its authors train it, by benchmark: what differs from the LSM paper's training, for the
+    presets `paper` and `release`. Scales of fields are those of the benchmark."""
     needs_history: bool = False
     """Whether it reads past frames and predicts the next: for problems that step through time."""
     latent: Callable[[Any, tuple[int, ...]], nn.Module] | None = None

@@ -182,6 +182,25 @@ def preset(task: Task) -> FlareConfig:
     )
 
 
+_RECIPE = {
+    "epochs": 500,
+    "batch_size": 2,
+    "learning_rate": 1e-3,
+    "optimizer": "adamw",
+    "weight_decay": 1e-5,
+    "decayed": "matrices",
+    "schedule": "one_cycle",
+    "gradient_clip": 1.0,
+}
+RECIPES = dict.fromkeys(("elasticity_p", "airfoil", "pipe"), _RECIPE) | {
+    "darcy": {**_RECIPE, "derivative_weight": 0.1}
+}
+
 MODEL = ModelEntry(
-    config=FlareConfig, network=Flare, preset=preset, takes_points=True, decays=False
+    config=FlareConfig,
+    network=Flare,
+    preset=preset,
+    takes_points=True,
+    decays=False,
+    recipes=RECIPES,
 )

@@ -193,4 +193,18 @@ def preset(task: Task) -> LnoConfig:
     )
 
 
-MODEL = ModelEntry(config=LnoConfig, network=Lno, preset=preset, takes_points=True, decays=False)
+_RECIPE = {
+    "epochs": 500,
+    "batch_size": 4,
+    "learning_rate": 1e-3,
+    "optimizer": "adamw",
+    "weight_decay": 5e-5,
+    "schedule": "one_cycle",
+}
+RECIPES = dict.fromkeys(("elasticity_p", "plasticity", "darcy", "airfoil", "pipe"), _RECIPE) | {
+    "navier_stokes": {**_RECIPE, "teacher_forcing": True}
+}
+
+MODEL = ModelEntry(
+    config=LnoConfig, network=Lno, preset=preset, takes_points=True, decays=False, recipes=RECIPES
+)

@@ -114,6 +114,14 @@ STUDIES: dict[StudyName, Study] = {
         cells=cells.burgers_settings,
         is_published=False,
     ),
+    "zero-shot-darcy": Study(
+        title="Darcy at resolutions that were not trained",
+        text="Trained on 43x43 points, every tenth of 421, and asked on 85x85 and 211x211 of the "
+        "same media without further training. One statistic a channel.",
+        cells=cells.darcy_zero_shot,
+        models=("lsm", "fno", *LATER_MODELS),
+        is_published=False,
+    ),
 }
 """In the order of a report."""
 

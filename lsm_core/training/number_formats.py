@@ -6,20 +6,24 @@ wavelets are products of matrices, and with ten bits a field of mean 100 and dev
 its second digit in every one of them.
 """
 
+from typing import Any
+
 import torch
 
-from lsm_core.training.config import Precision
+from lsm_core.names import Precision
 
 
 def set_number_formats(precision: Precision) -> None:
     """Let this process multiply as a precision says, whatever was set before."""
-    torch.backends.cudnn.conv.fp32_precision = "tf32" if precision == "tf32" else "ieee"
+    convolutions: Any = torch.backends.cudnn
+    convolutions.conv.fp32_precision = "tf32" if precision == "tf32" else "ieee"
     torch.backends.cuda.matmul.fp32_precision = "ieee"
 
 
 def number_formats() -> dict[str, str]:
     """Return what holds, to be recorded with a result."""
+    convolutions: Any = torch.backends.cudnn
     return {
-        "float32_convolutions": torch.backends.cudnn.conv.fp32_precision,
+        "float32_convolutions": convolutions.conv.fp32_precision,
         "float32_products": torch.backends.cuda.matmul.fp32_precision,
     }

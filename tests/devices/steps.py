@@ -29,13 +29,13 @@ from lsm_core.experiments.presets import experiment
 from lsm_core.layers import constants
 from lsm_core.layers.head import Head
 from lsm_core.models.lsm import Lsm, release_form
-from lsm_core.names import BenchmarkName, ModelName, PresetName
+from lsm_core.names import BenchmarkName, ModelName, Precision, PresetName
 from lsm_core.problems.shape import ProblemShape
 from lsm_core.surrogates.normalization import Normalization
 from lsm_core.surrogates.operator import build_operator
 from lsm_core.surrogates.surrogate import Surrogate, predict
 from lsm_core.training.batches import Fields
-from lsm_core.training.config import Precision, TrainingConfig
+from lsm_core.training.config import TrainingConfig
 from lsm_core.training.loop import train_step
 from lsm_core.training.state import start_training
 from tests.devices.cases import cases

@@ -273,6 +273,11 @@ def _variable(
             f"positions have shape {values.shape}, expected up to three coordinates of each point "
             "behind its number"
         )
+    if declared.role == "target" and not own:
+        raise BadInput(
+            f"{declared.name} has no values at points; one number for a whole sample cannot be "
+            "predicted yet"
+        )
     dims = (*own, *(_unique(axis, number, others) for number, axis in enumerate(others)))
     shape = (*(most[axis] for axis in own), *values.shape[len(own) :])
     return Variable(

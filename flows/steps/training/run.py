@@ -161,7 +161,7 @@ class _Run:
                     self._end_epoch(happened)
                 elif self._is_save_due():
                     self._save()
-            if self.trial.is_fitted:
+            if self.trial.is_ready:
                 self._save()
         except Diverged:
             self._save()

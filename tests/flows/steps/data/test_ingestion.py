@@ -86,6 +86,9 @@ def test_points_that_differ_in_number_get_weights(tmp_path: Path) -> None:
     for place, weight in zip(job.order, dataset.arrays([WEIGHT])[WEIGHT][...], strict=True):
         assert (weight > 0).sum() == 10 + place.file
         assert (weight[: 10 + place.file] > 0).all()
+    root = Location.parse(str(tmp_path / "store"))
+    with pytest.raises(ValueError, match="ridge needs the same points in every sample"):
+        experiment("smoke", problem_named("mine", root), "ridge")
     fields = split_fields(dataset, job.problem, TrainingConfig(batch_size=4), 0, 2**20)
     batch = next(fields.batches.epoch(0))
     assert batch.weights is not None
@@ -185,6 +188,13 @@ def test_units_that_disagree_and_files_that_lack_a_variable_are_said(tmp_path: P
     (folder / "03.csv").write_text(other.replace("p [bar]", "q"))
     with pytest.raises(BadInput, match=r"03.csv has no p, it holds x, y, q, load"):
         ingested(tmp_path, folder, targets=("p",))
+
+
+def test_a_number_for_a_whole_sample_is_no_target_yet(tmp_path: Path) -> None:
+    np.savez(tmp_path / "f.npz", a=RANDOM.random((6, 5)), drag=RANDOM.random(6))
+    axes = {"a": ("sample", "x"), "drag": ("sample",)}
+    with pytest.raises(BadInput, match="drag has no values at points"):
+        ingested(tmp_path, tmp_path / "f.npz", inputs=("a",), targets=("drag",), axes=axes)
 
 
 def test_what_cannot_be_guessed_is_asked_for_with_what_there_is(tmp_path: Path) -> None:
