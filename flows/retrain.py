@@ -12,7 +12,7 @@ from prefect.deployments import run_deployment
 from prefect.events import emit_event
 from prefect.flow_runs import suspend_flow_run
 from prefect.input import RunInput
-from prefect.runtime import flow_run
+from prefect.runtime import deployment, flow_run
 from prefect.states import Completed
 
 from flows.engine.cells import run_cells
@@ -317,8 +317,8 @@ def _approved(
     from flows.steps.models.judgement import answer
     from storage.tracking.registry import ModelRegistry
 
-    if not terms.approve or verdict.state != "NeedsApproval":
-        return verdict
+    if not terms.approve or verdict.state != "NeedsApproval" or not deployment.get_id():
+        return verdict  # only a run of a deployment can be suspended; else it ends as it is
     shown = f"{_headline(verdict)}\n\n{verdict.reason}\n\nShall it become the champion?"
     # Told before: a run that waits has nobody who could tell it.
     _show(benchmark, verdict, [], settings)

@@ -42,12 +42,13 @@ ModelName = Literal[
 MODEL_TITLES: dict[ModelName, str] = {"lsm_ours": "LSM (ours)"}
 """What models are called in tables, where it is not their name."""
 
-PresetName = Literal["smoke", "quick", "matched", "paper", "release"]
+PresetName = Literal["smoke", "quick", "matched", "night", "paper", "release"]
 
 PRESET_PURPOSES: dict[PresetName, str] = {
     "smoke": "seconds a cell: shows that everything runs, not that anything is learned",
     "quick": "a laptop: minutes for the whole benchmark, every cell learns something real",
     "matched": "as quick, with every model as wide as it takes to have the parameters of LSM",
+    "night": "the models of quick, more data, a modern recipe: ten minutes a cell, a night for all",
     "paper": "the paper's text: its data sizes, widths and 500 epochs; hours, best on a GPU",
     "release": "what the authors' released scripts run; hours, best on a GPU",
 }

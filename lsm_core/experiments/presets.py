@@ -18,7 +18,7 @@ from lsm_core.problems.shape import ProblemShape
 from lsm_core.surrogates.operator import shape_of_one_step
 from lsm_core.training.config import TrainingConfig
 
-SMALL: tuple[PresetName, ...] = ("smoke", "quick")
+SMALL: tuple[PresetName, ...] = ("smoke", "quick", "night")
 LATENT_GRIDS: dict[int, tuple[tuple[tuple[int, ...], int], tuple[tuple[int, ...], int]]] = {
     1: (((256,), 24), ((64,), 16)),
     2: (((96, 96), 12), ((32, 32), 10)),
@@ -54,6 +54,8 @@ def _training_of(preset: PresetName, benchmark: Problem, model: ModelName) -> Tr
     if preset in ("paper", "release"):
         own = entry.recipes.get(benchmark, {}) if isinstance(benchmark, str) else {}
         return replace(config, **own)
+    if preset == "night":  # AdamW's decay is borne by all
+        return config
     return config if entry.decays else replace(config, weight_decay=0.0)
 
 
@@ -86,6 +88,8 @@ def model_config(preset: PresetName, benchmark: Problem, model: ModelName) -> Mo
     check_applies(benchmark, model)
     if preset == "matched":
         return _matched(benchmark, model)
+    if preset == "night":
+        return model_config("quick", benchmark, model)
     entry, protocol, small = MODELS[model], protocol_of(benchmark), preset in SMALL
     # Those that work on as many features as they are wide have no choice; the others have one.
     n_features = None if entry.latent else 16 if small else 32
@@ -172,6 +176,24 @@ def _first(holds: Callable[[int], bool], largest: int) -> int:
     return low
 
 
+def modern(config: TrainingConfig) -> TrainingConfig:
+    """Return the recipe of today's models in place of the released one, the same for every model.
+
+    Small batches, so many updates; AdamW, whose decay leaves biases and scales alone; gradients
+    clipped; one cycle of the rate.
+    """
+    return replace(
+        config,
+        batch_size=4,
+        optimizer="adamw",
+        weight_decay=1e-5,
+        decayed="matrices",
+        gradient_clip=0.1,
+        schedule="one_cycle",
+        learning_rate=1e-3,
+    )
+
+
 def training_config(preset: PresetName, benchmark: Problem) -> TrainingConfig:
     """Return how a preset trains; `matched` differs from `quick` in its models alone."""
     if preset == "matched":
@@ -184,6 +206,8 @@ def training_config(preset: PresetName, benchmark: Problem) -> TrainingConfig:
     if preset == "release":
         # The released loops count epochs 0 to 500.
         return replace(config, epochs=501, learning_rate=protocol.released_rate)
+    if preset == "night":
+        return modern(replace(config, epochs=protocol.night_epochs))
     smoke, quick = (4, 4), (protocol.quick_epochs, protocol.quick_batch)
     epochs, batch_size = smoke if preset == "smoke" else quick
     return replace(

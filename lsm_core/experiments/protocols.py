@@ -51,6 +51,10 @@ class Protocol:
     """With so few epochs, small batches learn most: the number of steps is what is short."""
     quick_modes: int | tuple[int, ...] | None = None
     """Fourier modes along the axes at preset quick, where its grid has no room for the usual."""
+    night: DataPlan | None = None
+    """The grid of quick with as many samples as the solver has in a fair time; quick's if None."""
+    night_epochs: int = 20
+    """Meant to be ten minutes on one core, by the seconds that a step takes at quick."""
     scaled: Schemes = ("none", "none")
     """Scales of the presets `paper` and `release`: the released choice."""
     scaled_small: Schemes = ("channel", "pointwise")
@@ -71,6 +75,7 @@ class Protocol:
             "smoke": self.smoke,
             "quick": self.quick,
             "matched": self.quick,
+            "night": self.night or self.quick,
             "paper": self.published,
             "release": self.published,
         }
@@ -218,6 +223,8 @@ PROTOCOLS: dict[BenchmarkName, Protocol] = {
     "burgers": Protocol(
         smoke=_fast(Burgers(resolution=64), 40, 8, 16),
         quick=_fast(Burgers(resolution=256), 400, 40, 100),
+        night=_fast(Burgers(resolution=256), 1000, 100, 200),
+        night_epochs=30,
         published=_fast(Burgers(resolution=256), 1000, 100, 100),
         quick_epochs=15,
         quick_batch=10,
@@ -226,6 +233,7 @@ PROTOCOLS: dict[BenchmarkName, Protocol] = {
     "darcy": Protocol(
         smoke=_fast(Darcy(resolution=32), 16, 4, 4),
         quick=_fast(Darcy(resolution=215, stride=5), 240, 30, 50),
+        night=_fast(Darcy(resolution=215, stride=5), 1000, 100, 200),
         published=_fast(Darcy(resolution=421, stride=5), 1000, 100, 200),
         scaled=("pointwise", "pointwise"),
         scaled_small=("pointwise", "pointwise"),
@@ -235,6 +243,8 @@ PROTOCOLS: dict[BenchmarkName, Protocol] = {
     "navier_stokes": Protocol(
         smoke=_slow(NavierStokes(resolution=16, solver_resolution=32), 12, 4, 4),
         quick=_slow(NavierStokes(resolution=32, solver_resolution=64), 100, 10, 20),
+        night=_slow(NavierStokes(resolution=32, solver_resolution=64), 300, 30, 60),
+        night_epochs=8,
         published=_slow(NavierStokes(), 1000, 100, 200),
         scaled_small=("none", "none"),
         released_rate=5e-4,
@@ -243,6 +253,8 @@ PROTOCOLS: dict[BenchmarkName, Protocol] = {
     "elasticity_p": Protocol(
         smoke=_fast(ElasticityPoints(), 16, 4, 4),
         quick=_fast(ElasticityPoints(), 240, 30, 50),
+        night=_fast(ElasticityPoints(), 1000, 100, 200),
+        night_epochs=15,
         published=_fast(ElasticityPoints(), 1000, 100, 200),
         # Scattered points are in no order, and their positions stay where they are.
         scaled_small=("none", "channel"),
@@ -251,12 +263,15 @@ PROTOCOLS: dict[BenchmarkName, Protocol] = {
     "elasticity_g": Protocol(
         smoke=_fast(ElasticityGrid(), 16, 4, 4),
         quick=_fast(ElasticityGrid(), 240, 30, 50),
+        night=_fast(ElasticityGrid(), 1000, 100, 200),
         published=_fast(ElasticityGrid(), 1000, 100, 200),
         quick_epochs=8,
     ),
     "plasticity": Protocol(
         smoke=_slow(Plasticity(n_elements_x=20, n_elements_y=6, n_frames=16), 12, 2, 4),
         quick=_slow(Plasticity(n_elements_x=50, n_elements_y=15), 40, 4, 8),
+        night=_slow(Plasticity(n_elements_x=50, n_elements_y=15), 200, 20, 40),
+        night_epochs=10,
         published=_slow(Plasticity(), 900, 80, 80),
         quick_epochs=8,
         quick_modes=(8, 4, 6),
@@ -267,6 +282,8 @@ PROTOCOLS: dict[BenchmarkName, Protocol] = {
     "airfoil": Protocol(
         smoke=_slow(Airfoil(n_wake=10, n_surface=24, n_normal=12), 12, 2, 4),
         quick=_slow(Airfoil(n_wake=25, n_surface=60, n_normal=25), 100, 8, 16),
+        night=_slow(Airfoil(n_wake=25, n_surface=60, n_normal=25), 500, 50, 100),
+        night_epochs=12,
         published=_slow(Airfoil(), 1000, 100, 200),
         quick_epochs=10,
         # The mesh reaches so far that the shape is invisible beside it: without scales of its own
@@ -277,6 +294,8 @@ PROTOCOLS: dict[BenchmarkName, Protocol] = {
     "pipe": Protocol(
         smoke=_slow(Pipe(n_elements=8), 12, 2, 4),
         quick=_slow(Pipe(n_elements=32), 160, 16, 20),
+        night=_slow(Pipe(n_elements=32), 500, 50, 100),
+        night_epochs=12,
         published=_slow(Pipe(), 1000, 100, 200),
         released_width=48,
         has_mesh=True,

@@ -28,7 +28,11 @@ RESOLUTIONS: dict[BenchmarkName, dict[PresetName, tuple[int, ...]]] = {
     },
     "navier_stokes": {"smoke": (16, 32), "quick": (16, 32), "paper": (64, 128)},
 }
-SIZED_AS: dict[PresetName, PresetName] = {"matched": "quick", "release": "paper"}
+SIZED_AS: dict[PresetName, PresetName] = {
+    "matched": "quick",
+    "night": "quick",
+    "release": "paper",
+}
 """Presets that have the resolutions of another one."""
 ABLATED: tuple[BenchmarkName, ...] = (
     "elasticity_p",

@@ -10,7 +10,7 @@ written as version 5: all programs that know these formats read them.
 
 import zipfile
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
@@ -61,14 +61,22 @@ def variable_names(path: Path) -> list[str]:
 
 
 def open_arrays(path: Path) -> dict[str, FieldArray]:
-    """Return the arrays of real numbers in a file, without reading their values."""
-    found = {}
+    """Return the arrays of real numbers in a file, without reading their values.
+
+    Text and other things that are no fields are passed over, unless there is nothing else.
+    """
+    found, refused = {}, list[PublishedFileInvalid]()
     for name, opener in _openers(path).items():
-        # Text and other things that are no fields are passed over.
-        with suppress(PublishedFileInvalid), _refusing_damage(path):
-            array = opener()
+        try:
+            with _refusing_damage(path):
+                array = opener()
+        except PublishedFileInvalid as error:
+            refused.append(error)
+        else:
             if array.dtype.kind in "fiub":
                 found[name] = replace(array, read=_guarded(path, array))
+    if refused and not found:
+        raise refused[0]
     return found
 
 

@@ -142,7 +142,8 @@ def send(tracking: Tracking, record: RunRecord) -> Sent:
         target.log("tags", tags, NAMES_AT_ONCE)
         target.log("params", parameters, NAMES_AT_ONCE)
         target.log("metrics", points, POINTS_AT_ONCE)
-        used = {(each.dataset.name, each.dataset.digest) for each in run.inputs.dataset_inputs}
+        known_inputs = run.inputs.dataset_inputs if run.inputs else []
+        used = {(each.dataset.name, each.dataset.digest) for each in known_inputs}
         inputs = [each.as_input() for each in record.datasets]
         inputs = [i for i in inputs if (i.dataset.name, i.dataset.digest) not in used]
         if inputs:

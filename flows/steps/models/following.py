@@ -32,7 +32,8 @@ class FollowingModel(PythonModel):
         self.seconds = float(settings["seconds"])
         self.client = mlflow.MlflowClient()
         self.lock = threading.Lock()
-        self.version, self.model, self.asked = "", None, 0.0
+        self.model: Any = None
+        self.version, self.asked = "", 0.0
         self._follow(self._holder())
 
     def predict(self, context, model_input, params=None):  # type: ignore[no-untyped-def]

@@ -53,7 +53,7 @@ def _arrays(root: Location, result: Result, name: str) -> dict[str, NDArray[Any]
         return None
 
 
-def write_board(root: Location, runs: Sequence[Measured], folder: Path | None) -> Location:
+def write_board(root: Location, runs: Sequence[Measured], folder: Path | None = None) -> Location:
     """Write the page into the store, and a CSV a task into a folder if one is given."""
     found = boards(runs)
     if folder is not None:

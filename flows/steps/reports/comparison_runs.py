@@ -9,6 +9,7 @@ page of MLflow shows several of them. So means over seeds are sent once more, to
 
 from collections.abc import Iterator, Sequence
 from statistics import fmean
+from typing import Any
 
 from mlflow.entities import Metric
 
@@ -55,7 +56,7 @@ def curves_page(tracking: Tracking, benchmark: str, suite: str = "") -> str:
         *("tags.`preset`", "attributes.`Dataset`", "attributes.`Models`"),
     ]
     bar, line = {"type": "BAR", "runsCountToCompare": 20}, {"type": "LINE", "scaleType": "log"}
-    charts = [
+    charts: list[dict[str, Any]] = [
         {**bar, "section": "errors", "metricKey": ERROR},
         *(
             {**line, "section": "errors", "metricKey": name, "selectedMetricKeys": [name]}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from flows.errors import BadInput
 from flows.steps.data.datasets import location_of
+from flows.steps.reports.board import measured_runs, write_board
 from flows.steps.reports.pictures import benchmark_blocks, length_unit, solving_blocks
 from flows.steps.reports.results import (
     ALONE,
@@ -91,7 +92,8 @@ class _Part:
 def write_report(root: Location, preset: str | None = None, official: bool = False) -> Report:
     """Write the report of all that a store holds, or of one preset, or only on official data.
 
-    Results on other kinds of data have tables of their own. BadInput if there is nothing to report.
+    The board is written beside it. Results on other kinds of data have tables of their own.
+    BadInput if there is nothing to report.
     """
     outcomes, costs = read_outcomes(root), stored_costs(root)
     found = outcomes.comparisons()
@@ -107,6 +109,8 @@ def write_report(root: Location, preset: str | None = None, official: bool = Fal
     if preset is not None:
         name = suite_name(BENCHMARK, preset, official)
         title = f"Report, preset {'; '.join(str(part.of) for part in parts)}"
+    if any(finished(part.main) for part in parts):
+        write_board(root, measured_runs(root))
     return _write(root / "reports" / name, title, _sections(parts, costs, root), parts)
 
 
