@@ -1,7 +1,11 @@
 """Which models are tried on which benchmarks."""
 
 from lsm_core.experiments.presets import applies
+from lsm_core.models.catalogue import MODELS
 from lsm_core.names import BenchmarkName, ModelName
+
+TRAINED: list[ModelName] = [name for name, entry in MODELS.items() if not entry.is_fitted]
+"""The models that take steps; the others are computed from the samples, once."""
 
 
 def default_benchmark(model: ModelName) -> BenchmarkName:

@@ -6,15 +6,15 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
-from lsm_core.names import ModelName
+from tests.devices.cases import TRAINED
 
 ROOT = Path(__file__).parents[2]
 QUICK = ("lsm",)
-SLOW = tuple(name for name in get_args(ModelName) if name not in QUICK)
+SLOW = tuple(name for name in TRAINED if name not in QUICK)
 
 
 @cache

@@ -14,15 +14,13 @@ from typing import Any, get_args
 
 import pytest
 
-from lsm_core.names import BenchmarkName, ModelName
+from lsm_core.names import BenchmarkName
+from tests.devices.cases import TRAINED
 
 ROOT = Path(__file__).parents[2]
 LIMITS = json.loads(Path(__file__).with_name("launches.json").read_text())
 QUICK = ("lsm", "ffno")
-MODELS = [
-    pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
-    for name in get_args(ModelName)
-]
+MODELS = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in TRAINED]
 PRECISIONS = ("float32", "bfloat16")
 
 
@@ -62,7 +60,7 @@ def check(case: dict[str, Any]) -> None:
 
 
 def own_case(model: str, precision: str) -> dict[str, Any]:
-    others = [name for name in get_args(ModelName) if name not in QUICK]
+    others = [name for name in TRAINED if name not in QUICK]
     found = (
         quick_models() if model in QUICK else steps("--precision", *PRECISIONS, "--models", *others)
     )
