@@ -41,10 +41,10 @@ def lsm(
     Args:
         preset: The size of data, models and training: smoke takes seconds a cell, quick minutes
             for all on a laptop, paper and release days of GPUs.
-        benchmarks: The problems; none named means all eight.
-        models: The models; none named means all twenty-two, which makes 155 cells with all problems
-            and one seed. A model that is not made for a problem is left out, unless it is asked
-            for by name on that problem alone.
+        benchmarks: The problems, own ones too; none named means all eight.
+        models: The models; none named means all twenty-three, which makes 163 cells with all
+            problems and one seed. A model that is not made for a problem is left out, unless it is
+            asked for by name on that problem alone.
         seeds: One cell for each; none given means seed 0.
         official: Train on the published files, which are fetched and converted first (LSM_MIRRORS
             is asked before their addresses); the comparison is another one then.
@@ -57,10 +57,12 @@ def lsm(
             they train.
 
     """
+    from flows.steps.data.given import problems_named
     from flows.steps.training.cells import benchmark_cells, computing, in_words
 
     settings, changes = current_settings(), computing(precision, compile)
-    wanted = benchmark_cells(preset, benchmarks, models, seeds or [0], changes)
+    problems = problems_named(benchmarks, settings.root)
+    wanted = benchmark_cells(preset, problems, models, seeds or [0], changes)
     suite = Suite(
         study="benchmark",
         preset=preset,

@@ -9,16 +9,16 @@ from prefect import flow
 from flows.engine.schedule import cell_name
 from flows.engine.tasks import train_cell
 from flows.engine.tries import A_WEEK
-from flows.parameters import Device
+from flows.parameters import Device, ProblemName
 from flows.settings import current_settings
-from lsm_core.names import BenchmarkName, ModelName, PresetName
+from lsm_core.names import ModelName, PresetName
 from storage.errors import LeaseLost
 
 
 @flow(name="cell", retries=0, timeout_seconds=A_WEEK)  # its task is tried again
 def cell(
     identity: str,
-    benchmark: BenchmarkName,
+    benchmark: ProblemName,
     model: ModelName,
     preset: PresetName,
     seed: int = 0,

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from lsm_core.names import BenchmarkName, ModelName
+from lsm_core.names import OWN_NAME, BenchmarkName, ModelName
 
 DEVICES = r"^(auto|cpu|mps|cuda(:[0-9]+)?)$"
 
@@ -12,7 +12,9 @@ Positive = Annotated[int, Field(ge=1)]
 Seeds = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
 Level = Annotated[float, Field(gt=0, lt=1)]
 Gain = Annotated[float, Field(ge=0, lt=1)]
-Benchmarks = Annotated[list[BenchmarkName], Field(min_length=1)]
+ProblemName = BenchmarkName | Annotated[str, Field(pattern=OWN_NAME)]
+"""A benchmark, or a problem that somebody brought: the store knows its name, no server does."""
+Benchmarks = Annotated[list[ProblemName], Field(min_length=1)]
 Models = Annotated[list[ModelName], Field(min_length=1)]
 Device = Annotated[str, Field(pattern=DEVICES)]
 """What cells train on; LSM_DEVICE where they train if none is given."""

@@ -12,7 +12,7 @@ from prefect.deployments import run_deployment
 from prefect.events import emit_event
 from prefect.flow_runs import suspend_flow_run
 from prefect.input import RunInput
-from prefect.runtime import flow_run
+from prefect.runtime import deployment, flow_run
 from prefect.states import Completed
 
 from flows.engine.cells import run_cells
@@ -21,9 +21,8 @@ from flows.engine.run_names import named
 from flows.engine.suite import Suite, artifact_key
 from flows.engine.tries import A_MONTH, tried_once_more
 from flows.errors import BadInput, CellsFailed
-from flows.parameters import Gain, Level, Positive, Where
+from flows.parameters import Gain, Level, Positive, ProblemName, Where
 from flows.settings import Settings, current_settings
-from lsm_core.names import BenchmarkName
 from lsm_core.result import Failure
 from storage.errors import LeaseLost, translated
 from storage.location import Location
@@ -69,7 +68,7 @@ def _name(parameters: dict[str, Any]) -> str:
 )
 @tried_once_more
 def retrain(
-    benchmark: BenchmarkName | None = None,
+    benchmark: ProblemName | None = None,
     n_new: Positive = 64,
     watched: str | None = None,
     dataset: str | None = None,
@@ -170,7 +169,7 @@ def _retrain_all(parameters: dict[str, Any]) -> State[Any]:
 
 
 def _challenge(
-    benchmark: BenchmarkName,
+    benchmark: ProblemName,
     n_new: int,
     watched: str | None,
     dataset: str | None,
@@ -215,7 +214,7 @@ def _challenge(
     return Challenge(experiment=planned, notes=(*notes, *([shift] if shift else [])))
 
 
-def _verdict_on_the_last(benchmark: BenchmarkName, settings: Settings, terms: "Terms") -> list[str]:
+def _verdict_on_the_last(benchmark: ProblemName, settings: Settings, terms: "Terms") -> list[str]:
     """Judge what a retraining left that died after it had trained; return what came of it."""
     from flows.steps.models.judgement import judge_left
 
@@ -228,7 +227,7 @@ def _verdict_on_the_last(benchmark: BenchmarkName, settings: Settings, terms: "T
 
 
 def _trained_and_judged(
-    benchmark: BenchmarkName,
+    benchmark: ProblemName,
     experiment: "Experiment | None",
     control: bool,
     settings: Settings,
@@ -285,7 +284,7 @@ def _league(outcome: Any) -> str:
 
 
 def _verdict_of_this_run(
-    benchmark: BenchmarkName, settings: Settings, terms: "Terms"
+    benchmark: ProblemName, settings: Settings, terms: "Terms"
 ) -> "Verdict | None":
     """Go on where this run was stopped: killed before its verdict, or suspended for a person's."""
     from flows.steps.models.judgement import Verdict, judge_left
@@ -310,7 +309,7 @@ def _verdict_of_this_run(
 
 
 def _approved(
-    verdict: "Verdict", benchmark: BenchmarkName, settings: Settings, terms: "Terms"
+    verdict: "Verdict", benchmark: ProblemName, settings: Settings, terms: "Terms"
 ) -> "Verdict":
     """Ask a person, if that is wanted; the run is suspended until somebody resumes it."""
     from dataclasses import replace
@@ -318,8 +317,8 @@ def _approved(
     from flows.steps.models.judgement import answer
     from storage.tracking.registry import ModelRegistry
 
-    if not terms.approve or verdict.state != "NeedsApproval":
-        return verdict
+    if not terms.approve or verdict.state != "NeedsApproval" or not deployment.get_id():
+        return verdict  # only a run of a deployment can be suspended; else it ends as it is
     shown = f"{_headline(verdict)}\n\n{verdict.reason}\n\nShall it become the champion?"
     # Told before: a run that waits has nobody who could tell it.
     _show(benchmark, verdict, [], settings)
@@ -335,18 +334,18 @@ def _approved(
     return replace(answered, decision=verdict.decision, pair=verdict.pair)
 
 
-def _freed(benchmark: BenchmarkName, settings: Settings) -> list[str]:
+def _freed(benchmark: ProblemName, settings: Settings) -> list[str]:
     """Free what the retrainings of a problem have left, and return what that was."""
     from flows.steps.data.unused import free, unused
 
     found = unused(settings.root, settings.tracking_uri, benchmark, retrained_only=True)
     freed = free(found, settings.root, settings.tracking_uri)
     n_bytes = sum(each.n_bytes for each in freed)
-    return [f"freed {len(freed)} things, {n_bytes / 1e6:.1f} MB"] if freed else []
+    return [f"{n_bytes / 1e6:.1f} MB of retired models freed"] if freed else []
 
 
 def _told(
-    benchmark: BenchmarkName, verdict: "Verdict", notes: list[str], settings: Settings
+    benchmark: ProblemName, verdict: "Verdict", notes: list[str], settings: Settings
 ) -> State[Any]:
     """Tell the verdict where people look, and return the state that the run ends in."""
     _show(benchmark, verdict, notes, settings)
@@ -355,9 +354,7 @@ def _told(
     return Completed(name=verdict.state, message=said, data={**verdict.to_plain(), "notes": notes})
 
 
-def _show(
-    benchmark: BenchmarkName, verdict: "Verdict", notes: list[str], settings: Settings
-) -> None:
+def _show(benchmark: ProblemName, verdict: "Verdict", notes: list[str], settings: Settings) -> None:
     from flows.steps.models.verdict_page import write_verdict
 
     page = write_verdict(benchmark, verdict, notes, settings)

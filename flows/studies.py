@@ -68,13 +68,16 @@ def study(
             they train.
 
     """
+    from flows.steps.data.given import problems_named
     from flows.steps.training.cells import bind, changed, computing, in_words
     from lsm_core.studies.catalogue import study_cells
     from lsm_core.studies.sections import setting_table
 
     settings, changes = current_settings(), computing(precision, compile)
     with translated(ValueError, into=BadInput):
-        wanted = study_cells(name, preset, seeds, models, rows, benchmarks)
+        wanted = study_cells(
+            name, preset, seeds, models, rows, problems_named(benchmarks, settings.root)
+        )
     suite = Suite(
         study=name,
         preset=preset,

@@ -65,12 +65,15 @@ def train(
             train.
 
     """
+    from flows.steps.data.given import given_names, problem_named, problems_named
     from flows.steps.training.cells import chosen_cell
 
     settings = current_settings()
+    root = settings.root
+    begun = problem_named(source, root) if source in given_names(root) else source
     wanted = [
-        chosen_cell(preset, *names, source=source, training=training, frozen=frozen or [])
-        for names in product(benchmarks, models, seeds or [0])
+        chosen_cell(preset, *names, source=begun, training=training, frozen=frozen or [])
+        for names in product(problems_named(benchmarks, root) or (), models, seeds or [0])
     ]
     suite = Suite(
         study="train",

@@ -8,6 +8,8 @@ from lsm_core.names import PresetName
 
 Kind = TypeVar("Kind", bound="Outcome")
 
+PUBLISHED = ("official", "exported")
+"""Origins of data that a benchmark has beside those of its solver; given data have no other."""
 ALONE = ("train", "retrain")
 """What runs are part of that were made one by one: their suites have no preset in their names."""
 
@@ -82,7 +84,7 @@ class Outcome:
     @property
     def suite(self) -> str:
         """Return what the runs that are compared with this one are called together."""
-        return suite_name(self.study, self.preset, self.origin != "generated")
+        return suite_name(self.study, self.preset, self.origin in PUBLISHED)
 
     def to_plain(self) -> dict[str, Any]:
         """Return all fields as plain data, with the suite's name for whoever reads the file."""
@@ -164,8 +166,8 @@ def outcome_from_plain(plain: Mapping[str, Any]) -> Result | Failure:
 
 
 def marked(name: str, origin: str) -> str:
-    """Return a name that tells official data from ours, which need no mark."""
-    return name if origin == "generated" else f"{name}, {origin} data"
+    """Return a name that tells official data from ours; these and given ones need no mark."""
+    return f"{name}, {origin} data" if origin in PUBLISHED else name
 
 
 def suite_name(study: str, preset: str, official: bool) -> str:

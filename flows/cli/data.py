@@ -6,7 +6,7 @@ Heavy packages are imported inside, here and in the other commands: help answers
 import argparse
 import sys
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from flows.cli.session import session, show, shown_path
 from lsm_core.names import PRESET_PURPOSES, BenchmarkName, ModelName
@@ -14,8 +14,15 @@ from lsm_core.names import PRESET_PURPOSES, BenchmarkName, ModelName
 
 def list_names(options: argparse.Namespace) -> None:
     """Show benchmarks, models and presets, or one data card."""
+    from flows.settings import Settings
+    from flows.steps.data.given import given_names, record_of
     from lsm_core.benchmarks.catalogue import BENCHMARKS, data_card
 
+    root = Settings.from_environment().root
+    if options.name and options.name not in BENCHMARKS:
+        card = str(record_of(options.name, root)["declaration"])
+        show(options, {"name": options.name, "card": card}, card)
+        return
     if options.name:
         card = data_card(options.name)
         show(options, {"name": options.name, "card": card}, card)
@@ -25,10 +32,16 @@ def list_names(options: argparse.Namespace) -> None:
     lines = [
         "Benchmarks (`lsm list NAME` shows the data card)",
         *(f"  {name:<14} {title}" for name, title in benchmarks.items()),
+        *(f"  {name:<14} brought by you" for name in given_names(root)),
         f"Models\n  {', '.join(models)}\nPresets",
         *(f"  {preset:<14} {purpose}" for preset, purpose in PRESET_PURPOSES.items()),
     ]
-    names = {"benchmarks": benchmarks, "models": models, "presets": PRESET_PURPOSES}
+    names = {
+        "benchmarks": benchmarks,
+        "given": given_names(root),
+        "models": models,
+        "presets": PRESET_PURPOSES,
+    }
     show(options, names, "\n".join(lines))
 
 
@@ -41,8 +54,9 @@ def prepare(options: argparse.Namespace) -> None:
     if bool(options.names) == options.all:
         raise BadInput("name the benchmarks to prepare, or say --all; `lsm list` shows them")
     names = options.names or list(get_args(BenchmarkName))
+    benchmarks: Any = [name for name in names if name in get_args(BenchmarkName)]
     with translated(ValueError, into=BadInput):
-        variants(options.preset, names, options.resolution or ())
+        variants(options.preset, benchmarks, options.resolution or ())
     with session():
         from flows.prepare import prepare
 
@@ -56,7 +70,11 @@ def prepare(options: argparse.Namespace) -> None:
         )
     if options.export:
         _export(places, Path(options.export))
-    lines = [f"{name}: {shown_path(place)}" for name, place in places.items()]
+    given = {name for name in names if name not in benchmarks}
+    lines = [
+        f"{name}: {shown_path(place)}{', as it was given' if name in given else ''}"
+        for name, place in places.items()
+    ]
     show(options, places, "\n".join(lines))
 
 

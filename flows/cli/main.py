@@ -2,13 +2,21 @@
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn, get_args
 
-from flows.cli import data, models, operations, results, training
-from lsm_core.names import BenchmarkName, ModelName, Precision, PresetName, StudyName
+from flows.cli import data, ingest, models, operations, results, training
+from lsm_core.names import (
+    OWN_NAME,
+    BenchmarkName,
+    ModelName,
+    Precision,
+    PresetName,
+    StudyName,
+)
 
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
@@ -20,6 +28,8 @@ TELEMETRY_OFF = {
 }
 """What Prefect and MLflow must find before they are imported, or they report what is done."""
 BENCHMARKS, MODELS, PRESETS = get_args(BenchmarkName), get_args(ModelName), get_args(PresetName)
+
+PROBLEMS = f"{', '.join(BENCHMARKS)}, or a name of your own data"
 
 Verbs = Any
 """What argparse adds commands to; its type has no public name."""
@@ -60,6 +70,7 @@ def main(arguments: list[str] | None = None) -> int:
     from flows.errors import BAD_INPUT, FAILURES
 
     try:
+        _require_problems(options)
         options.run(options)
     except BrokenPipeError:
         # Whoever read the output, such as `head`, has enough; Python would complain at exit.
@@ -108,9 +119,10 @@ def _add(
 
 def _add_data(verbs: Verbs) -> None:
     shown = _add(verbs, "list", data.list_names)
-    shown.add_argument("name", nargs="?", choices=BENCHMARKS, metavar="BENCHMARK")
+    shown.add_argument("name", nargs="?", type=_problem, metavar="BENCHMARK")
+    _add_ingest(verbs)
     prepare = _add(verbs, "prepare", data.prepare, PRESET)
-    prepare.add_argument("names", nargs="*", choices=[*BENCHMARKS, []])
+    prepare.add_argument("names", nargs="*", type=_problem, metavar="BENCHMARK")
     prepare.add_argument("--all", action="store_true", help="every benchmark")
     prepare.add_argument(
         "--resolution",
@@ -135,10 +147,51 @@ def _add_data(verbs: Verbs) -> None:
     )
 
 
+def _add_ingest(verbs: Verbs) -> None:
+    made = _add(verbs, "ingest", ingest.ingest)
+    made.add_argument("files", nargs="+", type=Path, help="files, or folders of them")
+    made.add_argument("--as", dest="name", required=True, metavar="NAME", help="of the problem")
+    made.add_argument("--declare", type=Path, metavar="FILE.toml", help="what the files hold")
+    for flag, said in (
+        ("--inputs", "arrays that predictions are made from"),
+        ("--parameters", "inputs that are numbers of a sample, not fields"),
+        ("--targets", "arrays to predict"),
+        ("--positions", "where the points are: an array, or one for each coordinate"),
+    ):
+        made.add_argument(flag, nargs="+", default=[], metavar="ARRAY", help=said)
+    made.add_argument("--volume", default="", metavar="ARRAY", help="of the cell around a point")
+    made.add_argument(
+        "--axes",
+        action="append",
+        default=[],
+        metavar="ARRAY=AXIS,...",
+        help="sample, point, x, y, z, time, component; a.b are two that the file stores as one",
+    )
+    made.add_argument("--unit", action="append", default=[], metavar="ARRAY=UNIT")
+    made.add_argument("--geometry", choices=("grid", "mesh", "points"))
+    made.add_argument("--each", action="store_true", help="each file is one sample")
+    made.add_argument("--periodic", action="store_true", help="the ends of each axis meet")
+    made.add_argument(
+        "--rollout",
+        action=argparse.BooleanOptionalAction,
+        help="predict frames one from those before, or all at once",
+    )
+    made.add_argument(
+        "--split",
+        default="",
+        metavar="HOW",
+        help="800,100,100 of all in random order, first=800,100,100 in that of the files, file "
+        "(names say train, valid, test), or column=ARRAY of 0, 1 and 2",
+    )
+    made.add_argument("--duplicates", action="store_true", help="a sample may be there twice")
+    made.add_argument("--title", default="", help="what reports call it")
+    made.add_argument("--yes", action="store_true", help="take what is guessed, ask nothing")
+
+
 def _add_training(verbs: Verbs) -> None:
     train = _add(verbs, "train", training.train, PRESET, OFFICIAL, *COMPUTING)
     train.add_argument("model", choices=MODELS)
-    train.add_argument("benchmark", choices=BENCHMARKS)
+    train.add_argument("benchmark", type=_problem, help=PROBLEMS)
     train.add_argument("--seed", type=_seed, default=0)
     train.add_argument(
         "--from",
@@ -155,7 +208,7 @@ def _add_training(verbs: Verbs) -> None:
     train.add_argument("--selection", choices=("last", "best_validation", "best_test"))
     train.add_argument("--ranks", type=_positive, default=1, help="processes that train together")
     bench = _add(verbs, "benchmark", training.benchmark, PRESET, OFFICIAL, *COMPUTING)
-    bench.add_argument("--benchmarks", nargs="+", choices=[*BENCHMARKS, "all"])
+    bench.add_argument("--benchmarks", nargs="+", type=_problem, help=f"{PROBLEMS}; or all")
     bench.add_argument("--models", nargs="+", choices=[*MODELS, "all"])
     bench.add_argument("--seeds", nargs="+", type=_seed, default=[0])
     study = _add(verbs, "study", training.study, PRESET, OFFICIAL, *COMPUTING)
@@ -172,7 +225,7 @@ def _add_training(verbs: Verbs) -> None:
     study.add_argument(
         "--benchmarks",
         nargs="+",
-        choices=BENCHMARKS,
+        type=_problem,
         help="for stability, all if none; for ablations, the paper's seven at paper and release, "
         "elasticity_p and darcy at smaller presets if none",
     )
@@ -206,10 +259,22 @@ def _add_results(verbs: Verbs) -> None:
 def _add_models(verbs: Verbs) -> None:
     predict = _add(verbs, "predict", models.predict)
     predict.add_argument("model", help="identity of a run, pde-NAME@champion, or a model folder")
-    predict.add_argument("input", type=Path, help=".zarr, .nc, .npz or .mat file with the inputs")
+    predict.add_argument(
+        "input",
+        type=Path,
+        help="file with the inputs: "
+        ".zarr, .nc, .npz, .mat, .npy, .h5, .hdf5, .pt, .csv, .txt or .dat",
+    )
     predict.add_argument("--out", type=Path, required=True, help="file for the predictions")
     predict.add_argument("--plot", type=Path, metavar="FILE.svg")
     predict.add_argument("--vtk", type=Path, metavar="FILE.vtk")
+    serve = _add(verbs, "serve", models.serve)
+    serve.add_argument("benchmark", choices=BENCHMARKS)
+    serve.add_argument(
+        "--alias", default="champion", help="champion, champion-paper, previous, ..."
+    )
+    serve.add_argument("--host", default="127.0.0.1")
+    serve.add_argument("--port", type=_positive, default=5001)
     registry = _add(verbs, "registry", models.registry)
     registry.add_argument(
         "action", choices=("list", "add", "history", "promote", "rollback", "import")
@@ -240,6 +305,30 @@ def _add_operations(verbs: Verbs) -> None:
     store.add_argument("--free", action="store_true", help="and free it")
     doctor = _add(verbs, "doctor", operations.doctor)
     doctor.add_argument("--data", action="store_true", help="read every dataset, too")
+
+
+def _problem(text: str) -> str:
+    """Return the name of a problem, if it may be one; which a store has is looked up later."""
+    if not re.match(OWN_NAME, text):
+        known = ", ".join(BENCHMARKS)
+        raise argparse.ArgumentTypeError(f"invalid choice: {text!r} (choose from {known})")
+    return text
+
+
+def _require_problems(options: argparse.Namespace) -> None:
+    """Raise BadInput for a name that is neither a benchmark nor that of data in the store."""
+    given = vars(options)
+    names: list[Any] = [*(given.get("names") or []), *(given.get("benchmarks") or [])]
+    names.append(given.get("benchmark"))
+    if options.verb == "list":
+        names.append(options.name)
+    if own := [name for name in names if name not in (None, "all", *BENCHMARKS)]:
+        from flows.settings import Settings
+        from flows.steps.data.given import record_of
+
+        root = Settings.from_environment().root
+        for name in own:
+            record_of(name, root)
 
 
 def _seed(text: str) -> int:

@@ -26,6 +26,34 @@ def predict(options: argparse.Namespace) -> None:
     show(options, done, "\n".join(lines))
 
 
+def serve(options: argparse.Namespace) -> None:
+    """Serve the champion of a problem over HTTP, whoever it is, until it is interrupted."""
+    import subprocess
+    import tempfile
+
+    from flows.errors import BadInput, CellsFailed
+    from flows.settings import current_settings
+    from flows.steps.models.serving import serving_command, serving_environment, write_following
+    from storage.errors import NoSuchModel
+    from storage.tracking.store import absolute
+
+    settings = current_settings()
+    uri = absolute(settings.tracking_uri)
+    with tempfile.TemporaryDirectory() as scratch:
+        reference = f"pde-{options.benchmark}@{options.alias}"
+        try:
+            folder = write_following(reference, Path(scratch) / "model", settings.root, uri)
+        except NoSuchModel as error:
+            raise BadInput(str(error)) from error
+        command = serving_command(folder, options.host, options.port)
+        print(
+            f"{reference} answers at http://{options.host}:{options.port}/invocations", flush=True
+        )
+        ended = subprocess.run(command, env=dict(serving_environment(uri)), check=False)
+    if ended.returncode:
+        raise CellsFailed(f"the server ended with code {ended.returncode}")
+
+
 def registry(options: argparse.Namespace) -> None:
     """Keep, show and promote trained models.
 

@@ -76,14 +76,15 @@ def show_where(
     """Tell people where to look further: the report, and the charts of a suite or of all runs."""
     if options.json:
         return
+    from flows.steps.reports.comparison_runs import comparison_page
     from storage.credentials import without_credentials
     from storage.errors import StoreUnavailable
-    from storage.tracking.charts_page import charts_address
     from storage.tracking.store import open_tracking
 
     print(f"\nReport:  {shown_path(report)}")
     try:
-        charts = charts_address(open_tracking(settings.tracking_uri, settings.root), suite)
+        tracking = open_tracking(settings.tracking_uri, settings.root)
+        charts = comparison_page(settings.root, tracking, suite)
     except StoreUnavailable as error:
         print(f"MLflow:  {error}; `lsm runs sync` sends what waits")
         return

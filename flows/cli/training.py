@@ -43,6 +43,7 @@ def _train_as_rank(options: argparse.Namespace) -> None:
     from flows.engine.progress import current_progress, show_progress
     from flows.settings import current_settings
     from flows.steps.data.datasets import location_of
+    from flows.steps.data.given import problem_named
     from flows.steps.data.official import converted_plan
     from flows.steps.training.cells import chosen_cell, on_official_data, plans_of
     from flows.steps.training.run import train
@@ -51,7 +52,7 @@ def _train_as_rank(options: argparse.Namespace) -> None:
     settings = current_settings()
     cell = chosen_cell(
         options.preset,
-        options.benchmark,
+        problem_named(options.benchmark, settings.root),
         options.model,
         options.seed,
         source=options.source,
@@ -214,5 +215,4 @@ def _estimate(options: argparse.Namespace) -> None:
 
     with show_progress():
         costs = estimate_efficiency(options.models, options.sizes, current_progress())
-    table = estimate_table(costs)
-    show(options, [cost.to_plain() for cost in costs], f"{table.text()}\n\n{table.caption}")
+    show(options, [cost.to_plain() for cost in costs], estimate_table(costs).text())

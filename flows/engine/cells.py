@@ -112,14 +112,14 @@ class _Data:
 
     def __init__(self, schedule: Schedule, settings: Settings, events: "SimpleQueue[Any]") -> None:
         from flows.steps.data.datasets import location_of
-        from lsm_core.experiments.plans import OfficialPlan
+        from lsm_core.experiments.plans import ConvertedPlan
         from storage.datasets.reader import open_dataset
 
         self._schedule, self._settings, self._events = schedule, settings, events
         self._waiting = schedule.plans()
         self._running: tuple[PrefectFuture[Any], str] | None = None
         for recipe, plan in list(self._waiting.items()):
-            if isinstance(plan, OfficialPlan):  # fetched before, since a cell is named by it
+            if isinstance(plan, ConvertedPlan):  # made before, since a cell is named by it
                 del self._waiting[recipe]
                 place = open_dataset(location_of(plan, settings.root)).location
                 schedule.places[recipe] = place.url

@@ -127,11 +127,12 @@ def artifact_key(name: str) -> str:
 
 def link_charts(settings: Settings, suite: Suite) -> None:
     """Link the runs of a suite side by side in MLflow, unless that is away."""
-    from storage.tracking.charts_page import charts_address
+    from flows.steps.reports.comparison_runs import comparison_page
     from storage.tracking.store import open_tracking
 
     try:
-        page = charts_address(open_tracking(settings.tracking_uri, settings.root), suite.name)
+        tracking = open_tracking(settings.tracking_uri, settings.root)
+        page = comparison_page(settings.root, tracking, suite.name)
     except StorageError as error:
         logger.warning("the runs are not compared in MLflow: %s", error)
         return

@@ -38,7 +38,7 @@ HOPELESS = (ValueError, TypeError, StoreUnavailable, DatasetMismatch, NotADatase
 """Errors that another try will not mend."""
 
 
-def _may_help(_task: Any, run: Any, state: Any) -> bool:
+def may_help(_task: Any, run: Any, state: Any) -> bool:
     """Return whether a failed task is worth another try.
 
     A network that broke down may take minutes to come back; what else goes wrong twice is not
@@ -56,7 +56,7 @@ def _may_help(_task: Any, run: Any, state: Any) -> bool:
     name="generate-dataset",
     retries=len(PAUSES),
     retry_delay_seconds=PAUSES,
-    retry_condition_fn=_may_help,
+    retry_condition_fn=may_help,
     # The store itself knows which blocks it has; a cached answer would not notice a removed one.
     cache_policy=NO_CACHE,
 )
@@ -89,11 +89,11 @@ def generate_dataset(plan: "DataPlan", settings: Settings, announce: bool = Fals
             progress.update(name, done, total)
         job.finish()
     if announce and missing:
-        _announce(plan.benchmark.name, job.location.url)
+        announce_dataset(plan.benchmark.name, job.location.url)
     return job.location.url
 
 
-def _announce(benchmark: str, url: str) -> None:
+def announce_dataset(benchmark: str, url: str) -> None:
     """Emit the event that a benchmark has new data."""
     emit_event(
         DATASET_UPDATED,
@@ -110,7 +110,7 @@ def _announce(benchmark: str, url: str) -> None:
     name="convert-official",
     retries=len(PAUSES),
     retry_delay_seconds=PAUSES,
-    retry_condition_fn=_may_help,
+    retry_condition_fn=may_help,
     cache_policy=NO_CACHE,
 )
 def convert_official(
@@ -137,7 +137,7 @@ def convert_official(
             name, settings.root, every, stride, report, settings.n_workers, settings.dask_address
         )
     if announce and place.name not in before:
-        _announce(name, place.url)
+        announce_dataset(name, place.url)
     return place.url
 
 
@@ -158,7 +158,7 @@ def _complete_datasets(folder: Location) -> set[str]:
     tags=["training"],  # `prefect concurrency-limit create training N` bounds it over all workers
     retries=len(PAUSES),
     retry_delay_seconds=PAUSES,
-    retry_condition_fn=_may_help,
+    retry_condition_fn=may_help,
     cache_policy=NO_CACHE,  # what counts is the result in the store
     task_run_name="{name}",
 )

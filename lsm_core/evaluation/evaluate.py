@@ -31,7 +31,11 @@ def relative_errors(
 ) -> Float[Tensor, " samples"]:
     """Return the relative L2 error of every sample; ranks share the parts among them."""
     own = {
-        number: relative_l2(predict(model, part.inputs, batch_size, statistics), part.targets)
+        number: relative_l2(
+            predict(model, part.inputs, batch_size, statistics, part.weights),
+            part.targets,
+            part.weights,
+        )
         for number, part in enumerate(parts)
         if number % n_ranks() == rank()
     }
@@ -53,23 +57,27 @@ def sample_errors(
     """
     found: dict[str, list[Tensor]] = {}
     for part in parts:
-        predicted = predict(model, part.inputs, batch_size, statistics)
-        difference = linalg.vector_norm((predicted - part.targets).flatten(1), dim=1)
-        found.setdefault("difference", []).append(difference)
-        found.setdefault("target", []).append(linalg.vector_norm(part.targets.flatten(1), dim=1))
-        found.setdefault("largest", []).append(largest_error(predicted, part.targets))
+        predicted = predict(model, part.inputs, batch_size, statistics, part.weights)
+        target, wrong = part.targets, predicted - part.targets
+        if part.weights is not None:
+            there = (part.weights > 0).unsqueeze(-1)
+            largest = wrong.where(there, 0).flatten(1).abs().amax(1)
+            target, wrong = (_weighted(each, part.weights) for each in (target, wrong))
+        else:
+            largest = largest_error(predicted, part.targets)
+        found.setdefault("difference", []).append(linalg.vector_norm(wrong.flatten(1), dim=1))
+        found.setdefault("target", []).append(linalg.vector_norm(target.flatten(1), dim=1))
+        found.setdefault("largest", []).append(largest)
     return {name: torch.cat(values).double() for name, values in found.items()}
 
 
-def chosen_inputs(
-    parts: Iterable[Fields], samples: Sequence[int]
-) -> Iterator[Float[Tensor, "1 *space n_inputs"]]:
-    """Yield the inputs of some samples by their numbers over all parts, in the order asked for."""
+def chosen_samples(parts: Iterable[Fields], samples: Sequence[int]) -> Iterator[Fields]:
+    """Yield some samples, each alone, by their numbers over all parts, in the order asked for."""
     found, first = {}, 0
     for part in parts:
         for sample in samples:
             if first <= sample < first + len(part):
-                found[sample] = part.inputs[sample - first : sample - first + 1]
+                found[sample] = part[sample - first : sample - first + 1]
         first += len(part)
     yield from (found[sample] for sample in samples)
 
@@ -88,8 +96,8 @@ def evaluate(
     breakdown = breakdown or Breakdown()
     found: dict[str, list[Tensor]] = {}
     for part in parts:
-        predicted = predict(model, part.inputs, batch_size, statistics)
-        for name, of_part in _errors(predicted, part.targets, breakdown):
+        predicted = predict(model, part.inputs, batch_size, statistics, part.weights)
+        for name, of_part in _errors(predicted, part.targets, breakdown, part.weights):
             found.setdefault(name, []).append(of_part)
     errors = {name: torch.cat(values) for name, values in found.items()}
     if not errors:
@@ -111,17 +119,23 @@ def error_of_the_mean(
 
     What a model must beat to have learned anything; None if there is nothing to predict.
     """
-    errors = [relative_l2(mean.float().expand_as(part.targets), part.targets) for part in parts]
+    errors = [
+        relative_l2(mean.float().expand_as(part.targets), part.targets, part.weights)
+        for part in parts
+    ]
     return torch.cat(errors).mean().item() if errors else None
 
 
 def _errors(
-    predicted: Tensor, target: Tensor, breakdown: Breakdown
+    predicted: Tensor, target: Tensor, breakdown: Breakdown, weights: Tensor | None
 ) -> Iterator[tuple[str, Tensor]]:
-    yield "rel_l2", relative_l2(predicted, target)
+    yield "rel_l2", relative_l2(predicted, target, weights)
+    if weights is not None:
+        there = (weights > 0).unsqueeze(-1)
+        predicted, target = predicted.where(there, 0), target.where(there, 0)
     yield "largest_error", largest_error(predicted, target)
     if len(breakdown.channels) > 1:
-        by_channel = relative_l2_by_channel(predicted, target)
+        by_channel = relative_l2_by_channel(predicted, target, weights)
         for number, name in enumerate(breakdown.channels):
             yield f"rel_l2_{name}", by_channel[:, number]
     if breakdown.boundary_axes:
@@ -131,21 +145,38 @@ def _errors(
 
 
 def relative_l2(
-    predicted: Float[Tensor, "batch *field"], target: Float[Tensor, "batch *field"]
+    predicted: Float[Tensor, "batch *field"],
+    target: Float[Tensor, "batch *field"],
+    weights: Float[Tensor, "batch *space"] | None = None,
 ) -> Float[Tensor, " batch"]:
     """Return |predicted - target|_2 / |target|_2 of every sample, over all points and channels.
 
-    This is the figure that the paper's tables call MSE.
+    This is the figure that the paper's tables call MSE. With weights w of points the norm is that
+    of sqrt(w) times the field: with volumes for weights the integral, and what has none is left
+    out, whatever it is.
     """
+    if weights is not None:
+        predicted, target = (_weighted(each, weights) for each in (predicted, target))
     difference = linalg.vector_norm((predicted - target).flatten(1), dim=1)
     return difference / linalg.vector_norm(target.flatten(1), dim=1)
+
+
+def _weighted(
+    field: Float[Tensor, "batch *space channel"], weights: Float[Tensor, "batch *space"]
+) -> Float[Tensor, "batch *space channel"]:
+    """Return sqrt(w) u, and 0 where there is no point: zero times infinity would be no number."""
+    roots = weights.to(field.device).sqrt().unsqueeze(-1)
+    return torch.where(roots > 0, field, 0) * roots
 
 
 def relative_l2_by_channel(
     predicted: Float[Tensor, "batch *space channel"],
     target: Float[Tensor, "batch *space channel"],
+    weights: Float[Tensor, "batch *space"] | None = None,
 ) -> Float[Tensor, "batch channel"]:
     """Return the relative L2 error of every sample and channel, over all points."""
+    if weights is not None:
+        predicted, target = (_weighted(each, weights) for each in (predicted, target))
     difference = linalg.vector_norm((predicted - target).flatten(1, -2), dim=1)
     return difference / linalg.vector_norm(target.flatten(1, -2), dim=1)
 

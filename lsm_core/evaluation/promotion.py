@@ -175,6 +175,11 @@ def too_few(n_samples: int, level: float) -> bool:
     return bool(2.0**-n_samples >= level)
 
 
+def counted(number: int, thing: str) -> str:
+    """Return a number of things in words."""
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
 def _guards(champion: Measured, challenger: Measured, rule: PromotionRule) -> Iterator[Guard]:
     pairs = [("the worst tenth", worst_tenth(champion.locked), worst_tenth(challenger.locked))]
     for name, value in champion.parts.items():
@@ -252,7 +257,7 @@ def _remarks(champion: Measured, challenger: Measured, control: Errors | None) -
     before, after = float(champion.locked.mean()), float(challenger.locked.mean())
     if len(champion.new):
         old_new, new_new = float(champion.new.mean()), float(challenger.new.mean())
-        yield f"on {len(champion.new)} new samples {_change(old_new, new_new)}"
+        yield f"on {counted(len(champion.new), 'new sample')} {_change(old_new, new_new)}"
         if old_new > 2 * before:
             yield f"the champion's error there is {old_new / before:.1f} times that on the locked"
     if control is not None and before:

@@ -26,7 +26,7 @@ from torch.utils.flop_counter import flop_registry
 from lsm_core.evaluation.cost import FLOPS
 from lsm_core.models.catalogue import ModelConfig, build_model
 from lsm_core.problems.shape import ProblemShape
-from lsm_core.training.loop import summed_relative_l2
+from lsm_core.training.losses import summed_relative_l2
 
 LAUNCH_SECONDS, VIEW_SECONDS = 6e-6, 1.2e-6
 """What torch needs on the host for an operator and for a view, of a usual processor."""

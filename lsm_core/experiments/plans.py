@@ -6,11 +6,13 @@ from typing import Any, Literal
 
 from lsm_core.benchmarks.benchmark import Benchmark
 from lsm_core.benchmarks.catalogue import BENCHMARKS
+from lsm_core.benchmarks.given import GivenProblem
 from lsm_core.configuration import from_plain
 
 Split = Literal["train", "validation", "test"]
-Origin = Literal["generated", "official", "exported"]
-"""Where samples come from: our solvers, published files, or files that we wrote like those."""
+Origin = Literal["generated", "official", "exported", "given"]
+"""Where samples come from: our solvers, published files, files that we wrote like those, or files
+of the user's own."""
 
 FIRST_SEED: dict[Split, int] = {"train": 0, "validation": 1_000_000, "test": 2_000_000}
 """Every part draws from seeds of its own: a larger training set contains the smaller ones and is
@@ -62,36 +64,61 @@ class DataPlan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OfficialPlan(DataPlan):
-    """A plan that takes the first samples of each part of official files.
+class ConvertedPlan(DataPlan):
+    """A plan that takes the first samples of each part of a dataset made of files.
 
-    The problem says which fields on which grid; its solver makes none of the samples. `recipe` is
+    The problem says which fields on which grid; no solver makes any of the samples. `recipe` is
     the hash of the files and of the way they are converted, `dataset` the name of what comes of
     it. Both are empty as long as the files are not at hand.
     """
+
+    recipe: str = ""
+    dataset: str = ""
+
+    def seed_of(self, sample: int) -> int:
+        """Raise LookupError: these samples have no seeds."""
+        raise LookupError(f"sample {sample} of {self.origin} files has no seed")
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the plan as plain data."""
+        plain = super().to_plain()
+        del plain["first_seeds"]
+        return plain
+
+
+@dataclass(frozen=True, kw_only=True)
+class GivenPlan(ConvertedPlan):
+    """A plan of samples that somebody brought."""
+
+    @property
+    def origin(self) -> Origin:
+        """Return where the samples come from."""
+        return "given"
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the plan as plain data; with it the problem, of which there is no class."""
+        own = ("recipe", "dataset", "samples_per_block")
+        return {**super().to_plain(), "given": {name: getattr(self, name) for name in own}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfficialPlan(ConvertedPlan):
+    """A plan that takes the first samples of each part of official files."""
 
     stride: int
     """Every n-th point of the files is a point of the problem."""
     is_exported: bool = False
     """Whether the files were written from generated data and only look like the published ones."""
-    recipe: str = ""
-    dataset: str = ""
 
     @property
     def origin(self) -> Origin:
         """Return where the samples come from."""
         return "exported" if self.is_exported else "official"
 
-    def seed_of(self, sample: int) -> int:
-        """Raise LookupError: these samples have no seeds."""
-        raise LookupError(f"sample {sample} of official files has no seed")
-
     def to_plain(self) -> dict[str, Any]:
         """Return the plan as plain data."""
-        plain = super().to_plain()
-        del plain["first_seeds"]
         own = ("stride", "is_exported", "recipe", "dataset")
-        return {**plain, "official": {name: getattr(self, name) for name in own}}
+        return {**super().to_plain(), "official": {name: getattr(self, name) for name in own}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,13 +133,13 @@ class AddedSamples:
 class ExtendedPlan(DataPlan):
     """A plan whose training part ends with samples that no seed makes.
 
-    `n_train` counts those of seeds, or of the official files that stand for them. Validation and
+    `n_train` counts those of seeds, or of the files that stand for them. Validation and
     test samples are those of any plan of the problem, so that models of either are measured on the
     same.
     """
 
     added: tuple[AddedSamples, ...] = ()
-    official: OfficialPlan | None = None
+    official: ConvertedPlan | None = None
     """Whose samples are extended, if they are not those of seeds."""
 
     @property
@@ -147,7 +174,7 @@ def extended(plan: DataPlan, added: tuple[AddedSamples, ...]) -> DataPlan:
     """Return a plan with added samples; the plan itself if there are none."""
     if not added:
         return plan
-    if isinstance(plan, OfficialPlan):
+    if isinstance(plan, ConvertedPlan):
         common = {field.name: getattr(plan, field.name) for field in fields(DataPlan)}
         return ExtendedPlan(**common, official=plan, added=added)
     return ExtendedPlan(**{**vars(plan), "added": added})
@@ -156,6 +183,8 @@ def extended(plan: DataPlan, added: tuple[AddedSamples, ...]) -> DataPlan:
 def benchmark_from_plain(plain: Mapping[str, Any]) -> Benchmark:
     """Return the problem that a plan, as plain data, is of; ValueError if it is unknown."""
     name = plain["benchmark"]
+    if "given" in plain:
+        return from_plain(GivenProblem, plain["parameters"])
     if name not in BENCHMARKS:
         raise ValueError(f"there is no benchmark {name!r}; known are {', '.join(BENCHMARKS)}")
     return from_plain(BENCHMARKS[name], plain["parameters"])

@@ -6,24 +6,32 @@ from functools import cache
 
 import torch
 
+from lsm_core.benchmarks.given import GivenProblem
 from lsm_core.experiments.experiment import Experiment
-from lsm_core.experiments.protocols import PROTOCOLS, data_plan
+from lsm_core.experiments.protocols import PROTOCOLS, Problem, data_plan, protocol_of
 from lsm_core.models.catalogue import MODELS, GridModelConfig, ModelConfig, build_model
 from lsm_core.models.entry import Task
 from lsm_core.models.lsm import LsmConfig
 from lsm_core.models.point_cloud import PointCloudConfig
-from lsm_core.names import BenchmarkName, ModelName, PresetName
+from lsm_core.names import ModelName, PresetName
 from lsm_core.problems.shape import ProblemShape
 from lsm_core.surrogates.operator import shape_of_one_step
 from lsm_core.training.config import TrainingConfig
 
-SMALL: tuple[PresetName, ...] = ("smoke", "quick")
+SMALL: tuple[PresetName, ...] = ("smoke", "quick", "night")
+LATENT_GRIDS: dict[int, tuple[tuple[tuple[int, ...], int], tuple[tuple[int, ...], int]]] = {
+    1: (((256,), 24), ((64,), 16)),
+    2: (((96, 96), 12), ((32, 32), 10)),
+    3: (((32, 32, 32), 8), ((16, 16, 16), 6)),
+}
+"""The grid behind scattered points and its Fourier modes, by the number of coordinates: in the
+presets of the paper and in small ones."""
 LARGEST_WIDTH = 4096
 """Of the models that are brought to the size of LSM."""
 
 
 def experiment(
-    preset: PresetName, benchmark: BenchmarkName, model: ModelName, seed: int = 0
+    preset: PresetName, benchmark: Problem, model: ModelName, seed: int = 0
 ) -> Experiment:
     """Return one cell of a preset."""
     return Experiment(
@@ -36,61 +44,84 @@ def experiment(
     )
 
 
-def _training_of(preset: PresetName, benchmark: BenchmarkName, model: ModelName) -> TrainingConfig:
-    """Return how a preset trains a model: all in one way, but for what the model cannot bear."""
+def _training_of(preset: PresetName, benchmark: Problem, model: ModelName) -> TrainingConfig:
+    """Return how a preset trains a model: all in one way, but for what a model cannot bear.
+
+    At the published sizes each is trained as its authors do.
+    """
     config = training_config(preset, benchmark)
-    if MODELS[model].decays or preset in ("paper", "release"):
+    entry = MODELS[model]
+    if preset in ("paper", "release"):
+        own = entry.recipes.get(benchmark, {}) if isinstance(benchmark, str) else {}
+        return replace(config, **own)
+    if preset == "night":  # AdamW's decay is borne by all
         return config
-    return replace(config, weight_decay=0.0)
+    return config if entry.decays else replace(config, weight_decay=0.0)
 
 
-def applies(benchmark: BenchmarkName, model: ModelName) -> bool:
+def applies(benchmark: Problem, model: ModelName) -> bool:
     """Return whether a model is made for a benchmark.
 
     Models of time steps need a history; all others take any grid, and points as they are or through
-    a latent grid.
+    a latent grid. Classical models need the same points in every sample.
     """
-    return not MODELS[model].needs_history or PROTOCOLS[benchmark].steps_through_time
+    protocol = protocol_of(benchmark)
+    if MODELS[model].is_fitted and protocol.differs_in_points:
+        return False
+    return not MODELS[model].needs_history or protocol.steps_through_time
 
 
-def check_applies(benchmark: BenchmarkName, model: ModelName) -> None:
+def check_applies(benchmark: Problem, model: ModelName) -> None:
     """Raise a ValueError that says why a model is not made for a benchmark."""
+    name = protocol_of(benchmark).published.benchmark.name
+    if MODELS[model].is_fitted and protocol_of(benchmark).differs_in_points:
+        raise ValueError(f"{model} needs the same points in every sample, which {name} has not")
     if not applies(benchmark, model):
         fitting = [name for name, protocol in PROTOCOLS.items() if protocol.steps_through_time]
         raise ValueError(
-            f"{model} predicts time steps and is made for {' and '.join(fitting)}, "
-            f"not for {benchmark}"
+            f"{model} predicts time steps and is made for {' and '.join(fitting)}, not for {name}"
         )
 
 
-def model_config(preset: PresetName, benchmark: BenchmarkName, model: ModelName) -> ModelConfig:
+def model_config(preset: PresetName, benchmark: Problem, model: ModelName) -> ModelConfig:
     """Return the settings of a model in a preset; ValueError if it is not made for the problem."""
     check_applies(benchmark, model)
     if preset == "matched":
         return _matched(benchmark, model)
-    entry, protocol, small = MODELS[model], PROTOCOLS[benchmark], preset in SMALL
+    if preset == "night":
+        return model_config("quick", benchmark, model)
+    entry, protocol, small = MODELS[model], protocol_of(benchmark), preset in SMALL
     # Those that work on as many features as they are wide have no choice; the others have one.
     n_features = None if entry.latent else 16 if small else 32
     config = entry.preset(
         Task(
             preset=preset,
-            n_dims=2 if protocol.is_scattered else len(protocol.published.benchmark.space),
+            n_dims=protocol.point_axes
+            if protocol.is_scattered
+            else len(protocol.published.benchmark.space),
             is_periodic=protocol.is_periodic,
             steps_through_time=protocol.steps_through_time,
             quick_modes=protocol.quick_modes,
             released_width=protocol.released_width,
             is_scattered=protocol.is_scattered,
             has_mesh=protocol.has_mesh,
+            reads_others=isinstance(protocol.published.benchmark, GivenProblem),
         )
     )
     if entry.takes_points or not protocol.is_scattered:
         return config
-    points = PointCloudConfig(body=config, n_features=n_features)
-    return replace(points, latent_shape=(32, 32), n_modes=10) if small else points
+    latent, n_modes = LATENT_GRIDS[protocol.point_axes][small]
+    points = PointCloudConfig(
+        body=config, n_features=n_features, latent_shape=latent, n_modes=n_modes
+    )
+    problem = protocol.published.benchmark
+    if not isinstance(problem, GivenProblem):
+        return points
+    return replace(points, n_fields=problem.n_point_fields, averaged=True)
 
 
 @cache
-def _matched(benchmark: BenchmarkName, model: ModelName) -> ModelConfig:
+def _matched(benchmark: Problem, model: ModelName) -> ModelConfig:
     """Return the quick settings, as wide as it takes to have the parameters of the quick LSM."""
     config, reference = (model_config("quick", benchmark, name) for name in (model, "lsm"))
     if model == "lsm" or MODELS[model].is_fitted:
@@ -145,11 +176,29 @@ def _first(holds: Callable[[int], bool], largest: int) -> int:
     return low
 
 
-def training_config(preset: PresetName, benchmark: BenchmarkName) -> TrainingConfig:
+def modern(config: TrainingConfig) -> TrainingConfig:
+    """Return the recipe of today's models in place of the released one, the same for every model.
+
+    Small batches, so many updates; AdamW, whose decay leaves biases and scales alone; gradients
+    clipped; one cycle of the rate.
+    """
+    return replace(
+        config,
+        batch_size=4,
+        optimizer="adamw",
+        weight_decay=1e-5,
+        decayed="matrices",
+        gradient_clip=0.1,
+        schedule="one_cycle",
+        learning_rate=1e-3,
+    )
+
+
+def training_config(preset: PresetName, benchmark: Problem) -> TrainingConfig:
     """Return how a preset trains; `matched` differs from `quick` in its models alone."""
     if preset == "matched":
         return training_config("quick", benchmark)
-    protocol = PROTOCOLS[benchmark]
+    protocol = protocol_of(benchmark)
     inputs, targets = protocol.scaled_small if preset in SMALL else protocol.scaled
     config = TrainingConfig(input_normalization=inputs, target_normalization=targets)
     if preset == "paper":
@@ -157,6 +206,8 @@ def training_config(preset: PresetName, benchmark: BenchmarkName) -> TrainingCon
     if preset == "release":
         # The released loops count epochs 0 to 500.
         return replace(config, epochs=501, learning_rate=protocol.released_rate)
+    if preset == "night":
+        return modern(replace(config, epochs=protocol.night_epochs))
     smoke, quick = (4, 4), (protocol.quick_epochs, protocol.quick_batch)
     epochs, batch_size = smoke if preset == "smoke" else quick
     return replace(

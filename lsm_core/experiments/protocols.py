@@ -16,12 +16,14 @@ from lsm_core.benchmarks.burgers import Burgers
 from lsm_core.benchmarks.darcy import Darcy
 from lsm_core.benchmarks.elasticity_grid import ElasticityGrid
 from lsm_core.benchmarks.elasticity_points import ElasticityPoints
+from lsm_core.benchmarks.given import GivenProblem
 from lsm_core.benchmarks.navier_stokes import NavierStokes
 from lsm_core.benchmarks.pipe import Pipe
 from lsm_core.benchmarks.plasticity import Plasticity
 from lsm_core.experiments.plans import (
     AddedSamples,
     DataPlan,
+    GivenPlan,
     OfficialPlan,
     benchmark_from_plain,
     extended,
@@ -49,6 +51,10 @@ class Protocol:
     """With so few epochs, small batches learn most: the number of steps is what is short."""
     quick_modes: int | tuple[int, ...] | None = None
     """Fourier modes along the axes at preset quick, where its grid has no room for the usual."""
+    night: DataPlan | None = None
+    """The grid of quick with as many samples as the solver has in a fair time; quick's if None."""
+    night_epochs: int = 20
+    """Meant to be ten minutes on one core, by the seconds that a step takes at quick."""
     scaled: Schemes = ("none", "none")
     """Scales of the presets `paper` and `release`: the released choice."""
     scaled_small: Schemes = ("channel", "pointwise")
@@ -69,6 +75,7 @@ class Protocol:
             "smoke": self.smoke,
             "quick": self.quick,
             "matched": self.quick,
+            "night": self.night or self.quick,
             "paper": self.published,
             "release": self.published,
         }
@@ -84,14 +91,80 @@ class Protocol:
         return self.published.benchmark.positions == "scattered points"
 
     @property
+    def differs_in_points(self) -> bool:
+        """Return whether samples differ in their number of points, or points in weight."""
+        problem = self.published.benchmark
+        return isinstance(problem, GivenProblem) and problem.has_weight
+
+    @property
+    def point_axes(self) -> int:
+        """Return the number of coordinates of scattered points."""
+        problem = self.published.benchmark
+        return problem.n_position_axes if isinstance(problem, GivenProblem) else 2
+
+    @property
     def steps_through_time(self) -> bool:
         """Return whether frames are predicted one from those before it."""
         return self.published.benchmark.n_steps > 1
 
 
-def data_plan(preset: PresetName, benchmark: BenchmarkName) -> DataPlan:
+Problem = BenchmarkName | Protocol
+"""A benchmark by its name, or how a problem is run that has a name only in a store."""
+
+
+def protocol_of(problem: Problem) -> Protocol:
+    """Return how a problem is run; ValueError for a name that no benchmark has."""
+    if isinstance(problem, Protocol):
+        return problem
+    if problem not in PROTOCOLS:
+        raise ValueError(f"there is no benchmark {problem!r}; known are {', '.join(PROTOCOLS)}")
+    return PROTOCOLS[problem]
+
+
+def data_plan(preset: PresetName, benchmark: Problem) -> DataPlan:
     """Return which samples a preset uses of a benchmark."""
-    return PROTOCOLS[benchmark].plans[preset]
+    return protocol_of(benchmark).plans[preset]
+
+
+def given_protocol(plan: GivenPlan) -> Protocol:
+    """Return how a problem that somebody brought is run.
+
+    Small presets take the first samples and so many epochs that there are some thousand steps.
+    """
+    problem = plan.benchmark
+    assert isinstance(problem, GivenProblem)
+
+    def first(n_train: int, n_others: int) -> DataPlan:
+        return replace(
+            plan,
+            n_train=min(n_train, plan.n_train),
+            n_validation=min(n_others, plan.n_validation),
+            n_test=min(n_others, plan.n_test),
+        )
+
+    quick = first(GIVEN_QUICK, GIVEN_QUICK // 5)
+    epochs = max(6, min(100, GIVEN_STEPS * GIVEN_BATCH // max(1, quick.n_train)))
+    # Where a point is the same in all samples it has scales of its own; positions that are no grid
+    # go into the unit cube, where models on points want them.
+    inputs: Scheme = "box" if problem.positions == "scattered points" else "channel"
+    scales: Schemes = (inputs, "pointwise" if problem.same_points else "channel")
+    sizes = problem.shape.space
+    return Protocol(
+        smoke=first(16, 4),
+        quick=quick,
+        published=plan,
+        quick_epochs=epochs,
+        quick_batch=GIVEN_BATCH,
+        quick_modes=tuple(min(16 if len(sizes) == 1 else 12, max(1, n // 2)) for n in sizes)
+        if problem.positions != "scattered points"
+        else None,
+        scaled=scales,
+        scaled_small=scales,
+    )
+
+
+GIVEN_QUICK, GIVEN_STEPS, GIVEN_BATCH = 1000, 3000, 4
+"""Of problems that somebody brought at preset quick: training samples, steps and samples a step."""
 
 
 def plan_from_plain(plain: Mapping[str, Any], preset: PresetName) -> DataPlan:
@@ -102,8 +175,13 @@ def plan_from_plain(plain: Mapping[str, Any], preset: PresetName) -> DataPlan:
     benchmark = benchmark_from_plain(plain)
     sizes = plain["split_sizes"]
     added = tuple(AddedSamples(**each) for each in plain.get("added", []))
+    plan: DataPlan
+    if "given" in plain:
+        plan = GivenPlan(benchmark=benchmark, n_train=0, n_validation=0, n_test=0, **plain["given"])
+    else:
+        plan = data_plan(preset, plain["benchmark"])
     plan = replace(
-        data_plan(preset, plain["benchmark"]),
+        plan,
         benchmark=benchmark,
         n_train=sizes["train"] - sum(each.n_samples for each in added),
         n_validation=sizes["validation"],
@@ -145,6 +223,8 @@ PROTOCOLS: dict[BenchmarkName, Protocol] = {
     "burgers": Protocol(
         smoke=_fast(Burgers(resolution=64), 40, 8, 16),
         quick=_fast(Burgers(resolution=256), 400, 40, 100),
+        night=_fast(Burgers(resolution=256), 1000, 100, 200),
+        night_epochs=30,
         published=_fast(Burgers(resolution=256), 1000, 100, 100),
         quick_epochs=15,
         quick_batch=10,
@@ -153,6 +233,7 @@ PROTOCOLS: dict[BenchmarkName, Protocol] = {
     "darcy": Protocol(
         smoke=_fast(Darcy(resolution=32), 16, 4, 4),
         quick=_fast(Darcy(resolution=215, stride=5), 240, 30, 50),
+        night=_fast(Darcy(resolution=215, stride=5), 1000, 100, 200),
         published=_fast(Darcy(resolution=421, stride=5), 1000, 100, 200),
         scaled=("pointwise", "pointwise"),
         scaled_small=("pointwise", "pointwise"),
@@ -162,6 +243,8 @@ PROTOCOLS: dict[BenchmarkName, Protocol] = {
     "navier_stokes": Protocol(
         smoke=_slow(NavierStokes(resolution=16, solver_resolution=32), 12, 4, 4),
         quick=_slow(NavierStokes(resolution=32, solver_resolution=64), 100, 10, 20),
+        night=_slow(NavierStokes(resolution=32, solver_resolution=64), 300, 30, 60),
+        night_epochs=8,
         published=_slow(NavierStokes(), 1000, 100, 200),
         scaled_small=("none", "none"),
         released_rate=5e-4,
@@ -170,6 +253,8 @@ PROTOCOLS: dict[BenchmarkName, Protocol] = {
     "elasticity_p": Protocol(
         smoke=_fast(ElasticityPoints(), 16, 4, 4),
         quick=_fast(ElasticityPoints(), 240, 30, 50),
+        night=_fast(ElasticityPoints(), 1000, 100, 200),
+        night_epochs=15,
         published=_fast(ElasticityPoints(), 1000, 100, 200),
         # Scattered points are in no order, and their positions stay where they are.
         scaled_small=("none", "channel"),
@@ -178,12 +263,15 @@ PROTOCOLS: dict[BenchmarkName, Protocol] = {
     "elasticity_g": Protocol(
         smoke=_fast(ElasticityGrid(), 16, 4, 4),
         quick=_fast(ElasticityGrid(), 240, 30, 50),
+        night=_fast(ElasticityGrid(), 1000, 100, 200),
         published=_fast(ElasticityGrid(), 1000, 100, 200),
         quick_epochs=8,
     ),
     "plasticity": Protocol(
         smoke=_slow(Plasticity(n_elements_x=20, n_elements_y=6, n_frames=16), 12, 2, 4),
         quick=_slow(Plasticity(n_elements_x=50, n_elements_y=15), 40, 4, 8),
+        night=_slow(Plasticity(n_elements_x=50, n_elements_y=15), 200, 20, 40),
+        night_epochs=10,
         published=_slow(Plasticity(), 900, 80, 80),
         quick_epochs=8,
         quick_modes=(8, 4, 6),
@@ -194,6 +282,8 @@ PROTOCOLS: dict[BenchmarkName, Protocol] = {
     "airfoil": Protocol(
         smoke=_slow(Airfoil(n_wake=10, n_surface=24, n_normal=12), 12, 2, 4),
         quick=_slow(Airfoil(n_wake=25, n_surface=60, n_normal=25), 100, 8, 16),
+        night=_slow(Airfoil(n_wake=25, n_surface=60, n_normal=25), 500, 50, 100),
+        night_epochs=12,
         published=_slow(Airfoil(), 1000, 100, 200),
         quick_epochs=10,
         # The mesh reaches so far that the shape is invisible beside it: without scales of its own
@@ -204,6 +294,8 @@ PROTOCOLS: dict[BenchmarkName, Protocol] = {
     "pipe": Protocol(
         smoke=_slow(Pipe(n_elements=8), 12, 2, 4),
         quick=_slow(Pipe(n_elements=32), 160, 16, 20),
+        night=_slow(Pipe(n_elements=32), 500, 50, 100),
+        night_epochs=12,
         published=_slow(Pipe(), 1000, 100, 200),
         released_width=48,
         has_mesh=True,

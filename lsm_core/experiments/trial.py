@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from lsm_core.benchmarks.benchmark import Benchmark
 from lsm_core.evaluation.evaluate import (
     Breakdown,
-    chosen_inputs,
+    chosen_samples,
     error_of_the_mean,
     evaluate,
     relative_errors,
@@ -23,16 +23,18 @@ from lsm_core.evaluation.evaluate import (
 )
 from lsm_core.experiments.experiment import Experiment
 from lsm_core.layers.ranks import n_ranks, rank
+from lsm_core.problems.shape import ProblemShape
 from lsm_core.result import Best, Epoch
 from lsm_core.surrogates.normalization import Moments, normalization
-from lsm_core.surrogates.operator import build_operator
+from lsm_core.surrogates.operator import Rollout, build_operator
 from lsm_core.surrogates.surrogate import Surrogate, predict, samples_at_once
 from lsm_core.training.batches import SplitFields
 from lsm_core.training.config import TrainingConfig
-from lsm_core.training.fine_tuning import adopt, freeze
+from lsm_core.training.fine_tuning import EVERYTHING, adopt, freeze, take_over
 from lsm_core.training.fitting import fit_directly
 from lsm_core.training.loop import BatchReport, EpochReport, fit
 from lsm_core.training.losses import Grid
+from lsm_core.training.number_formats import set_number_formats
 from lsm_core.training.state import Snapshot, start_training
 
 
@@ -62,20 +64,25 @@ class Trial:
         self.history: list[Epoch] = []
         self.best: Best | None = None
         self.best_weights: dict[str, Tensor] = {}
-        self.targets = Moments.of(part.targets for part in fields.parts["train"])
+        self.targets = Moments.of(part.at_points().targets for part in fields.parts["train"])
         torch.manual_seed(experiment.seed)
         surrogate = Surrogate(
             build_operator(experiment.model, experiment.benchmark),
             normalization(
                 config.input_normalization,
-                Moments.of(part.inputs for part in fields.parts["train"]),
+                Moments.of(part.at_points().inputs for part in fields.parts["train"]),
             ),
             normalization(config.target_normalization, self.targets),
         )
-        self.is_fitted = fit_directly(surrogate, fields.parts["train"])
-        self.begun_anew = () if weights is None else tuple(adopt(surrogate, weights))
-        freeze(surrogate, experiment.frozen)
-        self.surrogate = _on_device(surrogate, config, device)
+        self.is_ready = fit_directly(surrogate, fields.parts["train"])
+        self.begun_anew: tuple[str, ...] = ()
+        if EVERYTHING in experiment.frozen and weights is not None:
+            take_over(surrogate, weights)
+            self.is_ready = True
+        elif weights is not None:
+            self.begun_anew = tuple(adopt(surrogate, weights))
+            freeze(surrogate, experiment.frozen)
+        self.surrogate = _on_device(surrogate, config, device, self.benchmark.shape)
         self.state = start_training(self.surrogate, config, len(fields.batches))
         # Dropout must differ between ranks, weights must not.
         torch.manual_seed(experiment.seed + 7919 * rank())
@@ -93,9 +100,9 @@ class Trial:
     def fit(self) -> Iterator[BatchReport | EpochReport]:
         """Train to the end; control comes back after every batch and epoch. Collective.
 
-        A model that was fitted is at its end.
+        A model that was fitted, or that is only asked, is at its end.
         """
-        if self.is_fitted:
+        if self.is_ready:
             return iter(())
         return fit(self.state, self.fields.batches, self.config, grid_of(self.benchmark))
 
@@ -144,8 +151,14 @@ class Trial:
 
     def predict_first(self, n_samples: int) -> Float[Tensor, "samples *space n_outputs"]:
         """Return predictions for the first test samples."""
-        inputs = next(iter(self.fields.parts["test"])).inputs[:n_samples]
-        return predict(self.surrogate, inputs, self._evaluation_batch, self.config.test_statistics)
+        first = next(iter(self.fields.parts["test"]))[:n_samples]
+        return predict(
+            self.surrogate,
+            first.inputs,
+            self._evaluation_batch,
+            self.config.test_statistics,
+            first.weights,
+        )
 
     def sample_errors(self, split: str) -> dict[str, Float[Tensor, " samples"]]:
         """Return what the error of every sample of a split is made of, by name."""
@@ -160,8 +173,15 @@ class Trial:
         self, split: str, samples: Sequence[int]
     ) -> Float[Tensor, "chosen *space n_outputs"]:
         """Return predictions for some samples of a split, by their numbers."""
-        inputs = torch.cat(list(chosen_inputs(self.fields.parts[split], samples)))
-        return predict(self.surrogate, inputs, self._evaluation_batch, self.config.test_statistics)
+        chosen = list(chosen_samples(self.fields.parts[split], samples))
+        known = [each.weights for each in chosen if each.weights is not None]
+        return predict(
+            self.surrogate,
+            torch.cat([each.inputs for each in chosen]),
+            self._evaluation_batch,
+            self.config.test_statistics,
+            torch.cat(known) if known else None,
+        )
 
     def figures(self, split: str) -> dict[str, float]:
         """Return the errors on a split, with their parts; none if it has no samples."""
@@ -206,23 +226,32 @@ def _breakdown_of(benchmark: Benchmark) -> Breakdown:
     )
 
 
-def _on_device(model: nn.Module, config: TrainingConfig, device: torch.device) -> nn.Module:
-    """Return the model on its device, in the precision of the run, compiled if it is asked for.
-
-    GPUs were not at hand when this was written: what concerns them is short and was not run.
-    """
+def _on_device(
+    surrogate: Surrogate, config: TrainingConfig, device: torch.device, shape: ProblemShape
+) -> Surrogate:
+    """Return the model on its device, in the precision of the run, compiled if it is asked for."""
     if config.precision != "float32" and device.type != "cuda":
         raise ValueError(
             f"precision {config.precision} is for cuda; on {device.type} train in float32"
         )
-    if config.precision != "float32":
-        torch.set_float32_matmul_precision("high")
-        torch.backends.cudnn.allow_tf32 = True
-    model = model.to(device)
+    set_number_formats(config.precision)
+    surrogate = surrogate.to(device)
     if config.compile and device.type == "cuda":
-        model.compile()
-    _require_shared_statistics(model, config)
-    return model
+        compile_one_step(surrogate, shape)
+    _require_shared_statistics(surrogate, config)
+    return surrogate
+
+
+def compile_one_step(surrogate: Surrogate, shape: ProblemShape, backend: str = "inductor") -> None:
+    """Let torch compile the model; of a rollout the one step that it repeats.
+
+    A pass before it makes the constants of this grid, which are then inputs of one whole graph.
+    """
+    device = next(surrogate.parameters()).device
+    predict(surrogate, torch.zeros(1, *shape.space, shape.n_inputs, device=device), 1)
+    operator = surrogate.model
+    one_step = operator.model if isinstance(operator, Rollout) else operator
+    one_step.compile(backend=backend)
 
 
 def _require_shared_statistics(model: nn.Module, config: TrainingConfig) -> None:

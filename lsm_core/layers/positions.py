@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from lsm_core.layers.choices import check_at_least, check_choices
@@ -68,6 +68,11 @@ class Positions(nn.Module):
             last = self.n_channels + self.n_values
             return field[..., : self.n_channels], field[..., self.n_channels : last]
         return self.fixed.expand(len(field), *self.fixed.shape), field
+
+
+def at_real_points(field: Field, is_there: Bool[Tensor, "batch *space"] | None) -> Field:
+    """Return a field with plain numbers where a sample has no point: anything may stand there."""
+    return field if is_there is None else torch.where(is_there.unsqueeze(-1), field, 0.5)
 
 
 def reference_distances(

@@ -1,7 +1,7 @@
 """What a model's file says of its model: an entry, from which the catalogue is made."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from torch import nn
@@ -30,6 +30,9 @@ class Task:
     has_mesh: bool = False
     """Whether the input is the positions of the nodes of a mesh."""
 
+    reads_others: bool = False
+    """Whether on scattered points the channels after the positions are read, too."""
+
     def positions(self, on_grids: PositionKind) -> PositionConfig:
         """Return where a model that takes points as they are finds their positions.
 
@@ -38,7 +41,9 @@ class Task:
         position of them.
         """
         if self.is_scattered:
-            return PositionConfig(kind="inputs", n_coordinates=self.n_dims, reads_others=False)
+            return PositionConfig(
+                kind="inputs", n_coordinates=self.n_dims, reads_others=self.reads_others
+            )
         if self.has_mesh and self.preset in ("paper", "release"):
             return PositionConfig(kind="inputs", n_coordinates=self.n_dims)
         return PositionConfig(kind=on_grids)
@@ -85,6 +90,9 @@ class ModelEntry:
     """
     is_fitted: bool = False
     """Whether its weights are computed from the samples (`FittedModel`), without training."""
+    recipes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """How its authors train it, by benchmark: what differs from the LSM paper's training, for the
+    presets `paper` and `release`. Scales of fields are those of the benchmark."""
     needs_history: bool = False
     """Whether it reads past frames and predicts the next: for problems that step through time."""
     latent: Callable[[Any, tuple[int, ...]], nn.Module] | None = None

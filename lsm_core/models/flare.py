@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lsm_core.layers.choices import check_at_least
-from lsm_core.layers.positions import PositionConfig, Positions
+from lsm_core.layers.positions import PositionConfig, Positions, at_real_points
 from lsm_core.layers.shapes import Inputs, Outputs
 from lsm_core.models.entry import ModelEntry, Task
 from lsm_core.problems.shape import ProblemShape
@@ -101,11 +101,17 @@ class LatentAttention(nn.Module):
         self.value = ResidualPerceptron(sizes, config.n_hidden_layers)
         self.output = _linear(width, width)
 
-    def forward(self, points: Points) -> Points:
-        """Return the attended values of every point."""
+    def forward(self, points: Points, is_there: Tensor | None = None) -> Points:
+        """Return the attended values of every point; nothing is gathered where there is none."""
         key, value = self._by_head(self.key(points)), self._by_head(self.value(points))
         queries = self.latents.expand(len(points), *self.latents.shape)
-        gathered = functional.scaled_dot_product_attention(queries, key, value, scale=1.0)
+        gathered = functional.scaled_dot_product_attention(
+            queries,
+            key,
+            value,
+            attn_mask=None if is_there is None else is_there.flatten(1)[:, None, None, :],
+            scale=1.0,
+        )
         spread = functional.scaled_dot_product_attention(key, queries, gathered, scale=1.0)
         return self.output(spread.transpose(1, 2).flatten(2))
 
@@ -124,9 +130,9 @@ class FlareLayer(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(width)
         self.feed_forward = ResidualPerceptron((width, width, width), config.n_hidden_layers)
 
-    def forward(self, points: Points) -> Points:
+    def forward(self, points: Points, is_there: Tensor | None = None) -> Points:
         """Return the features after the layer."""
-        points = points + self.attention(self.attention_norm(points))
+        points = points + self.attention(self.attention_norm(points), is_there)
         return points + self.feed_forward(self.feed_forward_norm(points))
 
 
@@ -143,10 +149,13 @@ class Flare(nn.Module):
         self.head_norm = nn.LayerNorm(width)
         self.head = ResidualPerceptron((width, width, shape.n_outputs), n_hidden, skips_last=False)
 
-    def forward(self, field: Inputs) -> Outputs:
-        """Return the predicted fields."""
+    def forward(self, field: Inputs, is_there: Tensor | None = None) -> Outputs:
+        """Return the predicted fields; points that are not there change no other."""
+        field = at_real_points(field, is_there)
         points = torch.cat(self.positions(field), dim=-1).flatten(1, -2)
-        features = self.layers(self.lift(points))
+        features = self.lift(points)
+        for layer in self.layers:
+            features = layer(features, is_there)
         return self.head(self.head_norm(features)).view(*field.shape[:-1], -1)
 
 
@@ -173,6 +182,25 @@ def preset(task: Task) -> FlareConfig:
     )
 
 
+_RECIPE = {
+    "epochs": 500,
+    "batch_size": 2,
+    "learning_rate": 1e-3,
+    "optimizer": "adamw",
+    "weight_decay": 1e-5,
+    "decayed": "matrices",
+    "schedule": "one_cycle",
+    "gradient_clip": 1.0,
+}
+RECIPES = dict.fromkeys(("elasticity_p", "airfoil", "pipe"), _RECIPE) | {
+    "darcy": {**_RECIPE, "derivative_weight": 0.1}
+}
+
 MODEL = ModelEntry(
-    config=FlareConfig, network=Flare, preset=preset, takes_points=True, decays=False
+    config=FlareConfig,
+    network=Flare,
+    preset=preset,
+    takes_points=True,
+    decays=False,
+    recipes=RECIPES,
 )

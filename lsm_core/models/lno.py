@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lsm_core.layers.choices import check_at_least
-from lsm_core.layers.positions import PositionConfig, Positions
+from lsm_core.layers.positions import PositionConfig, Positions, at_real_points
 from lsm_core.layers.shapes import Inputs, Outputs
 from lsm_core.models.entry import ModelEntry, Task
 from lsm_core.problems.shape import ProblemShape
@@ -131,12 +131,15 @@ class Lno(nn.Module):
         )
         self.head = ResidualPerceptron(width, width, shape.n_outputs, n_hidden)
 
-    def forward(self, field: Inputs) -> Outputs:
-        """Return the predicted fields at the points of the input."""
+    def forward(self, field: Inputs, is_there: Tensor | None = None) -> Outputs:
+        """Return the predicted fields at the points of the input; those not there tell nothing."""
+        field = at_real_points(field, is_there)
         positions, values = (part.flatten(1, -2) for part in self.positions(field))
         features = self.trunk(positions)
-        scores = self.scores(features)
-        latents = self.told(scores, torch.cat([positions, values], dim=-1))
+        scores = telling = self.scores(features)
+        if is_there is not None:
+            telling = scores.masked_fill(~is_there.flatten(1).unsqueeze(-1), -torch.inf)
+        latents = self.told(telling, torch.cat([positions, values], dim=-1))
         if self.asking_scores is not None:
             scores = self.asking_scores(features)
         return self.read(scores, latents).view(*field.shape[:-1], -1)
@@ -190,4 +193,18 @@ def preset(task: Task) -> LnoConfig:
     )
 
 
-MODEL = ModelEntry(config=LnoConfig, network=Lno, preset=preset, takes_points=True, decays=False)
+_RECIPE = {
+    "epochs": 500,
+    "batch_size": 4,
+    "learning_rate": 1e-3,
+    "optimizer": "adamw",
+    "weight_decay": 5e-5,
+    "schedule": "one_cycle",
+}
+RECIPES = dict.fromkeys(("elasticity_p", "plasticity", "darcy", "airfoil", "pipe"), _RECIPE) | {
+    "navier_stokes": {**_RECIPE, "teacher_forcing": True}
+}
+
+MODEL = ModelEntry(
+    config=LnoConfig, network=Lno, preset=preset, takes_points=True, decays=False, recipes=RECIPES
+)

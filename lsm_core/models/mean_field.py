@@ -35,7 +35,7 @@ class MeanField(FittedModel):
 
     def forward(self, field: Inputs) -> Outputs:
         """Return the mean, once a sample."""
-        return self.mean.expand(len(field), *self.mean.shape)
+        return self.mean.expand(len(field), *self.mean.shape).clone()
 
 
 def preset(task: Task) -> MeanFieldConfig:

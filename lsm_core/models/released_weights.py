@@ -1,7 +1,7 @@
 """Weights of the authors' released models, brought into ours."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,6 +16,8 @@ from lsm_core.problems.shape import ProblemShape
 
 N_HEADS = 8
 N_SCALES = 5
+LATENT_SIDE = 96
+"""Points along each axis of the latent grid of the released point-cloud model."""
 DEFORMATION = "iphi/"
 """What the names of the deformation network's weights begin with."""
 
@@ -67,11 +69,15 @@ def from_released(state: Mapping[str, Any], settings: ReleasedSettings) -> nn.Mo
     """Return our model carrying a released state dict, given as names to arrays.
 
     A state with a deformation network is one of a point cloud: its inputs are positions followed
-    by the code of the shape, and the settings decide the latent grid.
+    by the code of the shape, and the settings' space is the latent grid: the released one if they
+    do not say it, whatever the patches that it is cut into.
     """
+    is_cloud = any(name.startswith(DEFORMATION) for name in state)
+    if is_cloud and settings.space is None:
+        settings = replace(settings, space=(LATENT_SIDE,) * len(settings.patch_size))
     config: ModelConfig = settings.config
     space, n_inputs = settings.grid, settings.in_dim
-    if any(name.startswith(DEFORMATION) for name in state):
+    if is_cloud:
         config = PointCloudConfig(
             body=settings.config,
             latent_shape=settings.grid,

@@ -20,7 +20,7 @@ out. Transolver++ draws noise in evaluation, too, so that two passes differ; not
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lsm_core.layers.choices import check_at_least, check_choices
-from lsm_core.layers.positions import PositionConfig, Positions
+from lsm_core.layers.positions import PositionConfig, Positions, at_real_points
 from lsm_core.layers.shapes import Field, Inputs, Outputs
 from lsm_core.layers.strided_convolution import Convolution
 from lsm_core.models.entry import ModelEntry, Task
@@ -85,10 +85,12 @@ class SliceAttention(nn.Module):
         self.value = _linear(head_width, head_width, bias=False)
         self.output = _linear(width, width)
 
-    def forward(self, field: Field) -> Field:
-        """Return the attended features of every point."""
+    def forward(self, field: Field, is_there: Tensor | None = None) -> Field:
+        """Return the attended features of every point; what is not there is in no slice."""
         feature, guide = self._by_head(self.feature(field)), self._by_head(self.guide(field))
         weights = self._weights(guide)
+        if is_there is not None:
+            weights = weights * is_there.flatten(1)[:, None, :, None]
         tokens = weights.mT @ feature / (EMPTY_SLICE + weights.sum(2).unsqueeze(-1))
         attended = functional.scaled_dot_product_attention(
             self.query(tokens), self.key(tokens), self.value(tokens)
@@ -120,9 +122,9 @@ class TransolverLayer(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(width)
         self.feed_forward = _perceptron(width, config.expansion * width, width)
 
-    def forward(self, field: Field) -> Field:
+    def forward(self, field: Field, is_there: Tensor | None = None) -> Field:
         """Return the features after the layer."""
-        field = field + self.attention(self.attention_norm(field))
+        field = field + self.attention(self.attention_norm(field), is_there)
         return field + self.feed_forward(self.feed_forward_norm(field))
 
 
@@ -148,12 +150,15 @@ class Transolver(nn.Module):
             nn.LayerNorm(config.width), _linear(config.width, shape.n_outputs)
         )
 
-    def forward(self, field: Inputs) -> Outputs:
-        """Return the predicted fields."""
+    def forward(self, field: Inputs, is_there: Tensor | None = None) -> Outputs:
+        """Return the predicted fields; points that are not there change no other."""
+        field = at_real_points(field, is_there)
         features = self.lift(torch.cat(self.positions(field), dim=-1))
         if self.placeholder is not None:
             features = features + self.placeholder
-        return self.head(self.layers(features))
+        for layer in self.layers:
+            features = layer(features, is_there)
+        return self.head(features)
 
 
 def _perceptron(n_inputs: int, n_hidden: int, n_outputs: int) -> nn.Sequential:
@@ -184,6 +189,37 @@ def preset(task: Task) -> TransolverConfig:
     )
 
 
+def _recipe(batch_size: int, clip: float = 0.1, **others: Any) -> dict[str, Any]:
+    """Return a released script's training. It clips the gradient of a sum over the batch.
+
+    On elasticity the script has a cosine from the first epoch on in place of one cycle.
+    """
+    return {
+        "epochs": 500,
+        "batch_size": batch_size,
+        "learning_rate": 1e-3,
+        "optimizer": "adamw",
+        "weight_decay": 1e-5,
+        "schedule": "one_cycle",
+        "gradient_clip": clip / batch_size,
+        **others,
+    }
+
+
+RECIPES = {
+    "elasticity_p": _recipe(1),
+    "plasticity": _recipe(8),
+    "navier_stokes": _recipe(2, clip=0.0, teacher_forcing=True),
+    "darcy": _recipe(4, derivative_weight=0.1),
+    "airfoil": _recipe(4),
+    "pipe": _recipe(8),
+}
+
 MODEL = ModelEntry(
-    config=TransolverConfig, network=Transolver, preset=preset, takes_points=True, decays=False
+    config=TransolverConfig,
+    network=Transolver,
+    preset=preset,
+    takes_points=True,
+    decays=False,
+    recipes=RECIPES,
 )

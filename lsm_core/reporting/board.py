@@ -109,7 +109,7 @@ def _row(own: Sequence[Measured], rank: int, p_value: float | None) -> BoardRow:
     results = [run.result for run in own]
     first = results[0]
     known = [run.errors for run in own if run.errors is not None]
-    flops = [result.flops for result in results if getattr(result, "flops", None) is not None]
+    flops = [result.flops for result in results if result.flops is not None]
     return BoardRow(
         model=row_name(first),
         rank=rank,
@@ -130,9 +130,8 @@ def _row(own: Sequence[Measured], rank: int, p_value: float | None) -> BoardRow:
 
 def updates_of(result: Result) -> int:
     """Return the steps of the optimiser, counted or, of older runs, computed."""
-    counted = getattr(result, "updates", None)
-    if counted is not None:
-        return int(counted)
+    if result.updates is not None:
+        return result.updates
     return result.epochs * ceil(result.n_train / result.settings["training"]["batch_size"])
 
 

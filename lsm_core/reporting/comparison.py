@@ -6,7 +6,8 @@ from math import isfinite
 from statistics import fmean, stdev
 from typing import TypeVar
 
-from lsm_core.reporting.published_results import published_for
+from lsm_core.names import MODEL_TITLES
+from lsm_core.reporting.published_results import published_for, published_tables
 from lsm_core.result import Outcome, Result, marked
 
 Key = TypeVar("Key", bound=Hashable)
@@ -14,10 +15,13 @@ Some = TypeVar("Some", bound=Outcome)
 Names = tuple[str, str]
 Places = dict[Names, int]
 
+PUBLISHED = ("paper", "release")
+"""The presets whose data have the published sizes."""
 DATA = {
     "generated": "of our own solvers",
     "official": "the published files",
     "exported": "files that were written from data of our own solvers as the published ones are",
+    "given": "files that were brought",
 }
 """What the data of each origin are."""
 
@@ -29,6 +33,8 @@ class OverSeeds:
     values: tuple[float, ...]
     n_failed: int = 0
     """Seeds whose runs have no figure."""
+    as_published: bool = False
+    """Whether data and length of the training are the paper's, so that its figure compares."""
 
     @property
     def mean(self) -> float:
@@ -42,7 +48,8 @@ class OverSeeds:
 
     def over(self, scale: float) -> "OverSeeds":
         """Return all figures divided by one."""
-        return OverSeeds(tuple(value / scale for value in self.values), self.n_failed)
+        values = tuple(value / scale for value in self.values)
+        return OverSeeds(values, self.n_failed, self.as_published)
 
     def text(self) -> str:
         """Return the mean to four digits, the deviation to two, and how many runs failed."""
@@ -100,7 +107,8 @@ def row_name(outcome: Outcome) -> str:
     """
     model, setting = outcome.model, outcome.setting
     setting = setting.removeprefix(model).strip() if setting else start_and_data(outcome)
-    return f"{model} ({setting})" if setting else model
+    title = MODEL_TITLES.get(model, model)  # type: ignore[call-overload]
+    return f"{title} ({setting})" if setting else title
 
 
 def start_and_data(outcome: Outcome) -> str:
@@ -126,7 +134,16 @@ def grouped(outcomes: Iterable[Some], key: Callable[[Some], Key]) -> dict[Key, l
 def error_over_seeds(outcomes: Sequence[Outcome]) -> OverSeeds:
     """Return the test errors of runs that differ in their seeds."""
     done = finished(outcomes)
-    return OverSeeds(tuple(result.error for result in done), len(outcomes) - len(done))
+    as_published = all(map(is_as_published, done))
+    return OverSeeds(
+        tuple(result.error for result in done), len(outcomes) - len(done), as_published
+    )
+
+
+def is_as_published(result: Result) -> bool:
+    """Return whether a run has the sizes of the paper's data and was trained as long as there."""
+    length = published_tables()["protocol"]["epochs"]
+    return result.preset in PUBLISHED and result.epochs >= length
 
 
 def error_curves(

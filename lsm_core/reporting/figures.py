@@ -1,11 +1,11 @@
 """How every picture is drawn, as SVG text, and pictures of fields: samples and predictions."""
 
 import io
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count, zip_longest
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 import matplotlib as mpl
 import numpy as np
@@ -55,6 +55,8 @@ STYLE: dict[Any, Any] = {
     "errorbar.capsize": 2.5,
 }
 
+Drawn = TypeVar("Drawn", str, bytes)
+"""A picture as text or as pixels."""
 LETTER, LEGEND_LINE, LEGEND_ROW = 0.063, 0.55, 0.16
 """Inches of a letter in a legend, of the line before its name with the space around both, and of
 the height of a row."""
@@ -79,6 +81,13 @@ def svg_of(figure: Figure) -> str:
     figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
     content = text.getvalue()
     return content[content.index("<svg") :]
+
+
+def png_of(figure: Figure) -> bytes:
+    """Return a figure as pixels, for where no SVG is shown."""
+    content = io.BytesIO()
+    figure.savefig(content, format="png", metadata={"Software": None})
+    return content.getvalue()
 
 
 def line_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -141,7 +150,12 @@ def panel_figure(samples: Sequence[Sequence[Panel]], length_unit: str = "1") -> 
         return svg_of(figure)
 
 
-def showcase(truth: Sequence[Panel], predicted: Mapping[str, Panel], length_unit: str = "1") -> str:
+def showcase(
+    truth: Sequence[Panel],
+    predicted: Mapping[str, Panel],
+    length_unit: str = "1",
+    drawn: Callable[[Figure], Drawn] = svg_of,  # type: ignore[assignment]
+) -> Drawn:
     """Return one sample: what is given, what is true, and what each model makes of it.
 
     On a line the models are drawn over the target, with their errors beside it. Elsewhere a column
@@ -149,7 +163,7 @@ def showcase(truth: Sequence[Panel], predicted: Mapping[str, Panel], length_unit
     """
     target = truth[-1]
     if len(target.positions) == 1:
-        return _line_showcase(truth, predicted, length_unit)
+        return _line_showcase(truth, predicted, length_unit, drawn)
     known = list(zip_longest(truth[::2], truth[1::2]))  # two by two, from the top
     errors = {
         model: replace(panel, title=f"error of {model}", values=panel.values - target.values)
@@ -171,10 +185,15 @@ def showcase(truth: Sequence[Panel], predicted: Mapping[str, Panel], length_unit
             named = replace(panel, title=model)
             draw_panel(above, named, span, length_unit=length_unit)
             draw_panel(below, errors[model], (-reach, reach), "RdBu_r", length_unit)
-        return svg_of(figure)
+        return drawn(figure)
 
 
-def _line_showcase(truth: Sequence[Panel], predicted: Mapping[str, Panel], length_unit: str) -> str:
+def _line_showcase(
+    truth: Sequence[Panel],
+    predicted: Mapping[str, Panel],
+    length_unit: str,
+    drawn: Callable[[Figure], Drawn],
+) -> Drawn:
     *given, target = truth
     (x,) = target.positions
     with canvas(PHONE, 4.6) as figure:
@@ -189,7 +208,7 @@ def _line_showcase(truth: Sequence[Panel], predicted: Mapping[str, Panel], lengt
         above.set_ylabel(_with_unit("value", target.unit))
         below.set(xlabel=_with_unit("x", length_unit), ylabel=_with_unit("error", target.unit))
         legend_below(figure)
-        return svg_of(figure)
+        return drawn(figure)
 
 
 def solving_figure(

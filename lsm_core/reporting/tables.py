@@ -197,8 +197,11 @@ def compared_table(
 
 
 def beside_paper(errors: OverSeeds, published: float | None) -> dict[str, str]:
-    """Return the cells of errors, the published one and how far the mean is above it."""
-    compared = difference(errors.mean, published)
+    """Return the cells of errors, the published one and how far the mean is above it.
+
+    A difference says something only where data and length of the training are the paper's.
+    """
+    compared = difference(errors.mean, published if errors.as_published else None)
     return {"error": errors.text(), "paper": shown(published), "difference": compared}
 
 
@@ -208,7 +211,8 @@ def comparison_table(rows: Sequence[Row]) -> Table:
     least = ", ".join(f"{name} {error:.3f}" for name, error in beaten.items())
     caption = (
         "Error: mean relative L2 norm over the test samples, with the standard deviation over the "
-        "seeds; difference: how far it is above the published figure."
+        "seeds; difference: how far it is above the published figure, where data and length of the "
+        "training are those of the paper."
     )
     if least:
         caption += f" Always predicting the mean of the training targets gives: {least}."

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from lsm_core.experiments.protocols import Problem
 from lsm_core.names import BenchmarkName, ModelName, PresetName, StudyName
 from lsm_core.reporting.document import Block
 from lsm_core.reporting.protocol import protocol_sentence
@@ -113,6 +114,14 @@ STUDIES: dict[StudyName, Study] = {
         cells=cells.burgers_settings,
         is_published=False,
     ),
+    "zero-shot-darcy": Study(
+        title="Darcy at resolutions that were not trained",
+        text="Trained on 43x43 points, every tenth of 421, and asked on 85x85 and 211x211 of the "
+        "same media without further training. One statistic a channel.",
+        cells=cells.darcy_zero_shot,
+        models=("lsm", "fno", *LATER_MODELS),
+        is_published=False,
+    ),
 }
 """In the order of a report."""
 
@@ -123,7 +132,7 @@ def study_cells(
     seeds: Sequence[int] | None = None,
     models: Sequence[ModelName] | None = None,
     rows: Sequence[str] | None = None,
-    benchmarks: Sequence[BenchmarkName] | None = None,
+    benchmarks: Sequence[Problem] | None = None,
 ) -> list[Cell]:
     """Return the cells of a study, once a seed; only those whose settings `rows` names, if given.
 

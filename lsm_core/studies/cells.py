@@ -6,13 +6,15 @@ from itertools import product
 
 from lsm_core.benchmarks.darcy import Darcy
 from lsm_core.experiments.experiment import Experiment, Start
+from lsm_core.experiments.plans import DataPlan
 from lsm_core.experiments.presets import experiment
-from lsm_core.experiments.protocols import PROTOCOLS
+from lsm_core.experiments.protocols import PROTOCOLS, Problem
 from lsm_core.models.fno import FnoConfig
 from lsm_core.models.lsm import LsmConfig, release_form, smooth_form
 from lsm_core.models.lsm_ablations import ablations, component_ablations, sweeps
 from lsm_core.models.point_cloud import PointCloudConfig
 from lsm_core.names import BenchmarkName, ModelName, PresetName
+from lsm_core.training.fine_tuning import EVERYTHING
 
 FRACTIONS = (0.2, 0.4, 0.6, 0.8, 1.0)
 QUICK_FRACTIONS = (0.2, 0.6, 1.0)
@@ -26,7 +28,11 @@ RESOLUTIONS: dict[BenchmarkName, dict[PresetName, tuple[int, ...]]] = {
     },
     "navier_stokes": {"smoke": (16, 32), "quick": (16, 32), "paper": (64, 128)},
 }
-SIZED_AS: dict[PresetName, PresetName] = {"matched": "quick", "release": "paper"}
+SIZED_AS: dict[PresetName, PresetName] = {
+    "matched": "quick",
+    "night": "quick",
+    "release": "paper",
+}
 """Presets that have the resolutions of another one."""
 ABLATED: tuple[BenchmarkName, ...] = (
     "elasticity_p",
@@ -55,7 +61,7 @@ def same_from_each_seed(
     seed: int,
     *,
     models: Sequence[ModelName],
-    benchmarks: Sequence[BenchmarkName] | None = None,
+    benchmarks: Sequence[Problem] | None = None,
 ) -> list[Cell]:
     """Return cells of the main table, on all benchmarks if none are named.
 
@@ -125,8 +131,44 @@ def darcy_at_43(preset: PresetName, seed: int) -> list[Cell]:
     return made
 
 
+def darcy_zero_shot(preset: PresetName, seed: int, *, models: Sequence[ModelName]) -> list[Cell]:
+    """Return training on every tenth point of Darcy, and the same weights asked on finer grids.
+
+    The points of the coarse grid are points of the finer ones, and the samples are the same. One
+    statistic a channel, since those of points belong to a grid.
+    """
+    n_cells, trained_at, *asked_at = (32, 4, 2, 1) if preset == "smoke" else (421, 10, 5, 2)
+    made = []
+    for model in models:
+        base = experiment(preset, "darcy", model, seed)
+        coarse = replace(
+            base,
+            data=_with_stride(base.data, n_cells, trained_at),
+            training=replace(
+                base.training, input_normalization="channel", target_normalization="channel"
+            ),
+        )
+        trained = f"{model} trained at {coarse.benchmark.shape.space[0]}"
+        made.append(Cell(trained, coarse))
+        for stride in asked_at:
+            # Nothing is trained on them, and one sample is enough to have the plan's parts.
+            data = replace(_with_stride(base.data, n_cells, stride), n_train=1, n_validation=1)
+            asked = replace(
+                coarse,
+                data=data,
+                training=replace(coarse.training, updates=0),
+                start=Start(source=coarse, frozen=(EVERYTHING,)),
+            )
+            made.append(Cell(f"{trained}, asked at {data.benchmark.shape.space[0]}", asked))
+    return made
+
+
+def _with_stride(plan: DataPlan, n_cells: int, stride: int) -> DataPlan:
+    return replace(plan, benchmark=Darcy(resolution=n_cells, stride=stride))
+
+
 def paper_ablations(
-    preset: PresetName, seed: int, *, benchmarks: Sequence[BenchmarkName] | None = None
+    preset: PresetName, seed: int, *, benchmarks: Sequence[Problem] | None = None
 ) -> list[Cell]:
     """Return the rows of the ablation tables, each on the problems for which the paper has it.
 
@@ -178,7 +220,7 @@ def pipe_to_airfoil(preset: PresetName, seed: int, *, models: Sequence[ModelName
 
 def _lsm_variants(
     preset: PresetName,
-    benchmark: BenchmarkName,
+    benchmark: Problem,
     seed: int,
     variants: Callable[[LsmConfig], dict[str, LsmConfig]],
 ) -> list[Cell]:

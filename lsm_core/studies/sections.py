@@ -191,7 +191,7 @@ def stability_blocks(results: Sequence[Outcome]) -> list[Block]:
                 "seeds": str(len(values)),
                 "mean": f"{errors.mean:.4f}" if values else "failed",
                 "paper": shown(known),
-                "difference": difference(errors.mean, known),
+                "difference": beside_paper(errors, known)["difference"],
                 "deviation": f"{errors.deviation:.4f}" if several else "–",
                 "deviation, paper": shown(deviation),
                 "of mean": f"{errors.deviation / errors.mean:.1%}" if several else "–",

@@ -12,6 +12,10 @@ EPSILON = 1e-5
 """Added to every deviation: points where all samples agree stay finite (Dirichlet boundaries)."""
 
 
+MARGIN = 0.1
+"""Free on both sides of a box: models take the unit cube as periodic, a body's ends do not meet."""
+
+
 class Normalization(nn.Module):
     """x -> (x - mean) / (std + 1e-5), with the statistics of the training samples.
 
@@ -46,6 +50,8 @@ class Moments:
         self.count = 0
         self.mean = torch.zeros((), dtype=torch.float64)
         self._squares = torch.zeros((), dtype=torch.float64)
+        self.lowest = torch.full((), torch.inf, dtype=torch.float64)
+        self.highest = -self.lowest
 
     @classmethod
     def of(cls, parts: Iterable[Float[Tensor, "_ *field"]]) -> "Moments":
@@ -65,6 +71,9 @@ class Moments:
         self._squares = self._squares + (part - mean).square().sum(0) + between
         self.mean = self.mean + shift * (len(part) / total)
         self.count = total
+        flat = part.flatten(0, -2)
+        self.lowest = torch.minimum(self.lowest, flat.amin(0))
+        self.highest = torch.maximum(self.highest, flat.amax(0))
 
     @property
     def std(self) -> Tensor:
@@ -85,12 +94,17 @@ def normalization(scheme: Scheme, moments: Moments) -> Normalization:
     """Return the normalisation of fields with these moments.
 
     `pointwise` has one statistic a point and channel, `channel` one a channel, `none` leaves
-    values as they are (its buffers are scalars, so that any grid can be read).
+    values as they are (its buffers are scalars, so that any grid can be read). `box` brings the
+    range of a channel into the unit interval.
     """
     if scheme == "none":
         return Normalization(torch.zeros(()), torch.ones(()) - EPSILON)
     if scheme == "pointwise":
         return Normalization(moments.mean, moments.std)
+    if scheme == "box":
+        extent = moments.highest - moments.lowest
+        extent = torch.where(extent > 0, extent, 1.0) * (1 + 2 * MARGIN)
+        return Normalization(moments.lowest - MARGIN * extent, extent - EPSILON)
     return Normalization(*moments.over_points())
 
 

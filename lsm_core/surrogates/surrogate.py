@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from lsm_core.names import Statistics
@@ -25,10 +25,18 @@ class Surrogate(nn.Module):
         self.outputs = outputs
 
     def forward(
-        self, values: Float[Tensor, "batch *space n_inputs"]
+        self,
+        values: Float[Tensor, "batch *space n_inputs"],
+        is_there: Bool[Tensor, "batch *space"] | None = None,
     ) -> Float[Tensor, "batch *space n_outputs"]:
-        """Return predicted fields in physical units."""
-        return self.outputs.decode(self.model(self.inputs.encode(values)))
+        """Return predicted fields in physical units.
+
+        Where samples differ in their number of points, `is_there` says which there are.
+        """
+        encoded = self.inputs.encode(values)
+        if is_there is None:
+            return self.outputs.decode(self.model(encoded))
+        return self.outputs.decode(self.model(encoded, is_there))
 
     def forced(
         self,
@@ -46,6 +54,18 @@ class Surrogate(nn.Module):
         return self.outputs.decode(self.model.forced(self.inputs.encode(values), frames, noise))
 
 
+def applied(
+    model: nn.Module,
+    inputs: Float[Tensor, "batch *space n_inputs"],
+    weights: Float[Tensor, "batch *space"] | None = None,
+) -> Float[Tensor, "batch *space n_outputs"]:
+    """Return what a model makes of inputs, on its own device; points without weight are none."""
+    device = next(model.parameters()).device
+    if weights is None:
+        return model(inputs.to(device))
+    return model(inputs.to(device), weights.to(device) > 0)
+
+
 def samples_at_once(n_points: int) -> int:
     """Return how many samples of so many points pass through a model together.
 
@@ -60,19 +80,22 @@ def predict(
     inputs: Float[Tensor, "samples *space n_inputs"],
     batch_size: int,
     statistics: Statistics = "running",
+    weights: Float[Tensor, "samples *space"] | None = None,
 ) -> Float[Tensor, "samples *space n_outputs"]:
     """Return predictions batch by batch, without gradients, in evaluation mode by default.
 
     A batch that a GPU has no room for is halved, unless its statistics are part of the result.
     """
-    device = next(model.parameters()).device
+    parts = inputs.split(batch_size)
+    counted = [None] * len(parts) if weights is None else weights.split(batch_size)
     try:
         with _measuring(model, statistics), torch.no_grad():
-            return torch.cat([model(part.to(device)).cpu() for part in inputs.split(batch_size)])
+            done = [applied(model, *each).cpu() for each in zip(parts, counted, strict=True)]
+        return torch.cat(done)
     except torch.OutOfMemoryError:
         if batch_size == 1 or statistics == "batch":
             raise
-    return predict(model, inputs, batch_size // 2, statistics)
+    return predict(model, inputs, batch_size // 2, statistics, weights)
 
 
 @contextmanager

@@ -12,30 +12,48 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Fields:
-    """Inputs `(samples, *space, n_inputs)` and targets `(samples, *space, n_outputs)`."""
+    """Inputs `(samples, *space, n_inputs)` and targets `(samples, *space, n_outputs)`.
+
+    Where points count differently each has a weight, and 0 says that a sample has no point there:
+    inputs and targets may be anything at such a place.
+    """
 
     inputs: Float[Tensor, "samples *space n_inputs"]
     targets: Float[Tensor, "samples *space n_outputs"]
+    weights: Float[Tensor, "samples *space"] | None = None
 
     def __len__(self) -> int:
         return len(self.inputs)
 
     def to(self, device: torch.device) -> "Fields":
         """Return the fields on a device; from pinned memory without waiting for the copy."""
-        return Fields(
-            self.inputs.to(device, non_blocking=True), self.targets.to(device, non_blocking=True)
-        )
+        return self._each(lambda values: values.to(device, non_blocking=True))
 
     def pinned(self) -> "Fields":
         """Return the fields in memory of the host that a GPU reads without help."""
-        return Fields(self.inputs.pin_memory(), self.targets.pin_memory())
+        return self._each(Tensor.pin_memory)
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> "Fields":
+        weights = None if self.weights is None else change(self.weights)
+        return Fields(change(self.inputs), change(self.targets), weights)
 
     def split(self, size: int) -> list["Fields"]:
         """Return the samples in parts of at most `size`; no parts if there are no samples."""
         if not len(self):
             return []
-        parts = zip(self.inputs.split(size), self.targets.split(size), strict=True)
-        return [Fields(*part) for part in parts]
+        return [self[first : first + size] for first in range(0, len(self), size)]
+
+    def __getitem__(self, samples: slice | Int[Tensor, " chosen"]) -> "Fields":
+        """Return some of the samples."""
+        weights = None if self.weights is None else self.weights[samples]
+        return Fields(self.inputs[samples], self.targets[samples], weights)
+
+    def at_points(self) -> "Fields":
+        """Return what is there at all: each point a sample, if some have no weight."""
+        if self.weights is None:
+            return self
+        there = self.weights > 0
+        return Fields(self.inputs[there], self.targets[there])
 
 
 @runtime_checkable
@@ -88,7 +106,7 @@ class BatchesInMemory:
         # Brought to the samples once an epoch, where every batch would wait for its own.
         order = self.order(number)[first * self.batch_size :].to(self.fields.inputs.device)
         for indices in order.split(self.batch_size) if len(order) else ():
-            yield Fields(self.fields.inputs[indices], self.fields.targets[indices])
+            yield self.fields[indices]
 
 
 def permutations(n_samples: int, seed: int) -> Callable[[int], Int[Tensor, " samples"]]:

@@ -6,6 +6,8 @@ from torch import Tensor, nn
 
 ADAPTED = ("lift", "head")
 """Parts that depend on how many fields go in and come out, and may begin anew."""
+EVERYTHING = "everything"
+"""As a part to freeze: nothing is trained, the model is only asked on other data."""
 OF_THE_DATA = ("inputs.", "outputs.")
 """Normalisation belongs to the data that is trained on, not to the weights."""
 
@@ -38,6 +40,19 @@ def adopt(model: nn.Module, weights: Mapping[str, Tensor]) -> list[str]:
     fresh = {name for name in expected if name.rpartition(".")[0] in layers}
     model.load_state_dict({**own, **{name: weights[name] for name in expected - fresh}})
     return sorted(fresh)
+
+
+def take_over(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Load all weights of another run, its normalisation among them, to ask it on other data."""
+    own = model.state_dict()
+    for name in sorted(own.keys() | weights.keys()):
+        here, there = (tuple(some[name].shape) if name in some else None for some in (weights, own))
+        if here != there:
+            raise ValueError(
+                f"the source has {here} for {name}, where {there} is needed: it is tied to its "
+                "grid, or scales its fields point by point; train it with one statistic a channel"
+            )
+    model.load_state_dict(dict(weights))
 
 
 def freeze(model: nn.Module, parts: Sequence[str]) -> int:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from lsm_core.layers.ranks import n_ranks, rank, sum_in_place
-from lsm_core.surrogates.surrogate import Surrogate
+from lsm_core.surrogates.surrogate import Surrogate, applied
 from lsm_core.training.batches import Batches, Fields
 from lsm_core.training.config import TrainingConfig
 from lsm_core.training.losses import Grid, summed_derivative_error, summed_relative_l2
@@ -85,8 +85,8 @@ def train_step(
     for part in _parts(share, len(batch), config.accumulation):
         targets = part.targets.to(_device(model))
         with _autocast(model, config):
-            predicted = _predicted(model, part.inputs.to(_device(model)), targets, config)
-        loss = error = weight * summed_relative_l2(predicted.float(), targets)
+            predicted = _predicted(model, part, targets, config)
+        loss = error = weight * summed_relative_l2(predicted.float(), targets, part.weights)
         if config.derivative_weight:
             slopes = summed_derivative_error(predicted.float(), targets, grid)
             loss = error + weight * config.derivative_weight * slopes
@@ -112,7 +112,7 @@ def _share(batch: Fields) -> tuple[Fields, float]:
     if len(batch) < n_ranks():
         return batch, 1 / n_ranks()
     own = slice(rank(), None, n_ranks())
-    return Fields(batch.inputs[own], batch.targets[own]), 1.0
+    return batch[own], 1.0
 
 
 def _parts(share: Fields, n_samples: int, accumulation: int) -> list[Fields]:
@@ -125,15 +125,13 @@ def _parts(share: Fields, n_samples: int, accumulation: int) -> list[Fields]:
         return share.split(-(-len(share) // accumulation))
     smallest = n_samples // n_ranks()
     n_parts = -(-smallest // -(-smallest // accumulation))
-    inputs, targets = (each.tensor_split(n_parts) for each in (share.inputs, share.targets))
-    return [Fields(*part) for part in zip(inputs, targets, strict=True)]
+    return [share[samples] for samples in torch.arange(len(share)).tensor_split(n_parts)]
 
 
-def _predicted(model: nn.Module, inputs: Tensor, targets: Tensor, config: TrainingConfig) -> Tensor:
+def _predicted(model: nn.Module, part: Fields, targets: Tensor, config: TrainingConfig) -> Tensor:
     if config.teacher_forcing and isinstance(model, Surrogate):
-        return model.forced(inputs, targets, config.frame_noise)
-    result: Tensor = model(inputs)
-    return result
+        return model.forced(part.inputs.to(_device(model)), targets, config.frame_noise)
+    return applied(model, part.inputs, part.weights)
 
 
 def _autocast(model: nn.Module, config: TrainingConfig) -> AbstractContextManager[object]:

@@ -14,14 +14,16 @@ FLAT = 1e-6
 
 
 def summed_relative_l2(
-    predicted: Float[Tensor, "batch *field"], target: Float[Tensor, "batch *field"]
+    predicted: Float[Tensor, "batch *field"],
+    target: Float[Tensor, "batch *field"],
+    weights: Float[Tensor, "batch *space"] | None = None,
 ) -> Float[Tensor, ""]:
     """Return the sum over the batch of each sample's relative L2 error, in physical units.
 
     The sum, not the mean: the released training scripts use it, and with Adam only its ratio to
     the weight decay matters.
     """
-    return relative_l2(predicted, target).sum()
+    return relative_l2(predicted, target, weights).sum()
 
 
 def summed_derivative_error(

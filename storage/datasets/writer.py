@@ -101,6 +101,20 @@ class DatasetJob:
         self._records.remove()
         self._samples.remove()
 
+    def written(self, name: str) -> np.ndarray:
+        """Return a variable of all samples, as far as its blocks are written."""
+        with self.location.reached():
+            return np.asarray(_array(_open_group(self.location), name)[...])
+
+    def is_complete(self) -> bool:
+        """Return whether the dataset was marked complete."""
+        return _is_complete(self.location)
+
+    def discard(self) -> None:
+        """Remove a dataset that is not to be."""
+        for each in (self.location, self._records, self._samples):
+            each.remove()
+
     def keep_sample(self, sample: int, arrays: Mapping[str, np.ndarray]) -> None:
         """Keep a solved sample beside the dataset: a process that dies then loses no other."""
         buffer = io.BytesIO()

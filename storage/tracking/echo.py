@@ -9,8 +9,9 @@ Runs are flat and tagged, never nested: MLflow's charts of a list of runs then f
 """
 
 import hashlib
+import io
+import json
 import logging
-import math
 import tempfile
 import threading
 import time
@@ -21,7 +22,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from mlflow.entities import Metric, Param, Run, RunTag, ViewType
+from mlflow.entities import (
+    Dataset,
+    DatasetInput,
+    InputTag,
+    Metric,
+    Param,
+    Run,
+    RunTag,
+    ViewType,
+)
 from mlflow.exceptions import MlflowException
 
 from storage.credentials import without_credentials
@@ -32,6 +42,8 @@ logger = logging.getLogger(__name__)
 
 POINTS_AT_ONCE, NAMES_AT_ONCE = 1000, 100
 """What MLflow takes in one request."""
+DIGEST_LENGTH = 16
+"""How much of a dataset's hash names it in MLflow, which has room for 36 signs."""
 FILES = "files"
 """The tag that says which files a run has; set when all of them are there."""
 # What the store refuses in these words it would refuse again.
@@ -43,22 +55,54 @@ Status = Literal["RUNNING", "FINISHED", "FAILED", "KILLED"]
 
 
 @dataclass(frozen=True, kw_only=True)
+class UsedDataset:
+    """A dataset that a run was trained and tested on, as MLflow names those."""
+
+    name: str
+    digest: str
+    place: str
+    """Where it lies, below the root of the store."""
+    profile: Mapping[str, int] = field(default_factory=dict)
+    """How many samples each part has."""
+
+    def as_input(self) -> DatasetInput:
+        """Return it as an input of a run."""
+        return DatasetInput(
+            Dataset(
+                name=self.name,
+                digest=self.digest[:DIGEST_LENGTH],
+                source_type="zarr",
+                source=json.dumps({"path": self.place}),
+                profile=json.dumps(dict(self.profile)),
+            ),
+            [InputTag("mlflow.data.context", "train and test")],
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunRecord:
     """All that MLflow is to have of a run; times are in milliseconds since 1970."""
 
     identity: str
     """What the run is found by; there is one run of an identity in an experiment."""
+    experiment: str = ""
+    """Where it is; in the experiment of the tracking store if none is named."""
     name: str
     started: int
     tags: Mapping[str, str] = field(default_factory=dict)
     parameters: Mapping[str, str] = field(default_factory=dict)
     points: Sequence[Metric] = ()
     """Metrics, those of each name in the order of their steps."""
+    replaces: bool = False
+    """Whether a point of another value takes the place of one at the same step."""
+    datasets: Sequence[UsedDataset] = ()
     status: Status | None = None
     """None leaves it as it is."""
     ended: int | None = None
     files: Mapping[str, Callable[[], bytes]] = field(default_factory=dict)
     """Names, and what makes the contents, which is asked only if MLflow lacks them."""
+    pictures: Mapping[str, Callable[[], bytes]] = field(default_factory=dict)
+    """Likewise pictures, as PNG, which the page of charts shows side by side."""
     files_version: str = "1"
     """Another one makes the files replace those that are there."""
 
@@ -71,7 +115,7 @@ class Sent:
     is_new: bool
     n_points: int
     n_names: int
-    """Tags, parameters and changes of state."""
+    """Tags, parameters, datasets and changes of state."""
     n_files: int
 
     @property
@@ -86,18 +130,24 @@ def send(tracking: Tracking, record: RunRecord) -> Sent:
     One at a time, over all who share the store: two that train the same run, one of them taken for
     dead, have measured it at other times, and would both find that MLflow lacks it.
     """
+    tracking = tracking.at(record.experiment)
     name = hashlib.sha256(record.identity.encode()).hexdigest()[:16]
     with tracking.reached(), tracking.leases.hold(f"echo-{name}"):
         run, is_new = _find_or_begin(tracking, record)
         target = _Target(tracking, run)
-        last_steps = {metric.key: metric.step for metric in run.data.to_proto().metrics}
-        points = [p for p in record.points if p.step > last_steps.get(p.key, -math.inf)]
+        points = _lacking(run, record)
         known = run.data.params
         parameters = [Param(k, v) for k, v in record.parameters.items() if k not in known]
         tags = [RunTag(k, v) for k, v in record.tags.items() if run.data.tags.get(k) != v]
         target.log("tags", tags, NAMES_AT_ONCE)
         target.log("params", parameters, NAMES_AT_ONCE)
         target.log("metrics", points, POINTS_AT_ONCE)
+        known_inputs = run.inputs.dataset_inputs if run.inputs else []
+        used = {(each.dataset.name, each.dataset.digest) for each in known_inputs}
+        inputs = [each.as_input() for each in record.datasets]
+        inputs = [i for i in inputs if (i.dataset.name, i.dataset.digest) not in used]
+        if inputs:
+            tracking.client.log_inputs(run.info.run_id, inputs)
         is_changed = record.status not in (None, run.info.status)
         if is_changed:
             _set_status(tracking, run, record)
@@ -106,7 +156,7 @@ def send(tracking: Tracking, record: RunRecord) -> Sent:
         run_id=run.info.run_id,
         is_new=is_new,
         n_points=len(points),
-        n_names=len(tags) + len(parameters) + is_changed,
+        n_names=len(tags) + len(parameters) + len(inputs) + is_changed,
         n_files=n_files,
     )
 
@@ -129,6 +179,19 @@ def runs_of(tracking: Tracking, identity: str) -> list[Run]:
         run_view_type=ViewType.ACTIVE_ONLY,
     )
     return sorted(found, key=lambda r: (not r.data.metrics, r.info.start_time, r.info.run_id))
+
+
+def _lacking(run: Run, record: RunRecord) -> list[Metric]:
+    """Return the points that a run does not have."""
+    last = {metric.key: metric for metric in run.data.to_proto().metrics}
+
+    def is_lacking(point: Metric) -> bool:
+        known = last.get(point.key)
+        if known is None or point.step > known.step:
+            return True
+        return record.replaces and point.step == known.step and point.value != known.value
+
+    return [point for point in record.points if is_lacking(point)]
 
 
 def _find_or_begin(tracking: Tracking, record: RunRecord) -> tuple[Run, bool]:
@@ -184,7 +247,7 @@ def _set_status(tracking: Tracking, run: Run, record: RunRecord) -> None:
 
 
 def _send_files(tracking: Tracking, run: Run, record: RunRecord) -> int:
-    if not record.files or run.data.tags.get(FILES) == record.files_version:
+    if not (record.files or record.pictures) or (run.data.tags.get(FILES) == record.files_version):
         return 0
     for name, made in record.files.items():
         content = made()
@@ -192,9 +255,17 @@ def _send_files(tracking: Tracking, run: Run, record: RunRecord) -> int:
             file = Path(folder) / name
             file.write_bytes(content)
             tracking.client.log_artifact(run.info.run_id, str(file))
+    for name, made in record.pictures.items():
+        content = made()
+        with tracking.reached():
+            # Pillow is MLflow's way to take a picture; it takes long to import.
+            from PIL import Image
+
+            picture = Image.open(io.BytesIO(content))
+            tracking.client.log_image(run.info.run_id, picture, key=name, step=0)
     with tracking.reached():
         tracking.client.set_tag(run.info.run_id, FILES, record.files_version)
-    return len(record.files)
+    return len(record.files) + len(record.pictures)
 
 
 class Echo:

@@ -11,31 +11,43 @@ whoever asks for the champion gets the old one or the new one. MLflow's registry
 there is complete from the moment it is there: its files are uploaded first.
 """
 
+import json
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Literal, get_args
 
 import mlflow
-from mlflow.entities import LoggedModel
+from mlflow.entities import LoggedModel, LoggedModelOutput, Metric
 from mlflow.entities.model_registry import ModelVersion as KnownVersion
 from mlflow.entities.model_registry import RegisteredModel
 from mlflow.exceptions import MlflowException
+from mlflow.utils.mlflow_tags import MLFLOW_MODEL_VERSIONS
 from sqlalchemy.exc import SQLAlchemyError
 
 from storage.credentials import without_credentials
 from storage.errors import NoSuchModel, StoreUnavailable, translated
 from storage.location import Location
+from storage.tracking.echo import DIGEST_LENGTH, UsedDataset
 from storage.tracking.model_record import (
     EARLIER_PREFIX,
     PREFIX,
     ModelRecord,
+    earlier_name,
     present_name,
 )
-from storage.tracking.model_state import Change, ModelVersion, State
+from storage.tracking.model_state import (
+    Change,
+    ModelVersion,
+    State,
+    Tags,
+    champion_alias,
+    league_size,
+)
 from storage.tracking.store import open_client
 
 logger = logging.getLogger(__name__)
@@ -51,13 +63,61 @@ _REFERENCE = re.compile(
 _UNKNOWN = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
 
 
-Uploads = Callable[[ModelVersion], AbstractContextManager[tuple[str, Path]]]
-"""Provides MLflow's name of a version's run, and the model folder, while it is uploaded."""
+SHOWN_TAGS = ("identity", "model", "preset", "origin")
+"""What is told of a version in MLflow beside its description; the store's record has the rest."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Upload:
+    """What MLflow gets of a version: the model folder, and what the model is and shows."""
+
+    run_id: str
+    folder: Path
+    name: str = "model"
+    """What the model is called among all that were logged."""
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    figures: Sequence[Metric] = ()
+    dataset: UsedDataset | None = None
+    """By which the figures were measured."""
+
+
+Uploads = Callable[[ModelVersion], AbstractContextManager[Upload]]
+"""Provides what is uploaded of a version, while it is."""
 
 
 def registered_name(benchmark: str) -> str:
     """Return under which name the models of a benchmark are registered."""
     return f"{PREFIX}{benchmark}"
+
+
+def describe(tags: Tags) -> str:
+    """Return what a version is in words, like `LSM, ours, quick, 3.59 % on 50 test samples`."""
+    origin = tags.get("origin", "generated")
+    error, n_test = tags.get("test/rel_l2"), tags.get("n_test")
+    words = [tags.get("model", "").upper(), "ours" if origin == "generated" else origin]
+    words.append(tags.get("preset", ""))
+    if error is not None:
+        on = f"{n_test} test samples" if n_test else "its test samples"
+        words.append(f"{100 * float(error):.3g} % on {on}")
+    return ", ".join(filter(None, words)) if tags.get("model") else ""
+
+
+def describe_name(state: State) -> str:
+    """Return who is champion of each league, in words, the largest league first."""
+    lines = [
+        f"Surrogates of {state.name.removeprefix(PREFIX)}; each champion was judged on locked "
+        "test samples, `lsm registry history` tells why."
+    ]
+    for league in sorted(state.champions, key=league_size, reverse=True):
+        champion = state.champion(league)
+        if champion is not None:
+            words = describe(champion.tags)
+            lines.append(f"* {champion_alias(league)}: version {champion.number}, {words}")
+    return "\n".join(lines)
+
+
+def _shown(version: ModelVersion) -> dict[str, str]:
+    return {key: version.tags[key] for key in SHOWN_TAGS if key in version.tags}
 
 
 def is_reference(text: str) -> bool:
@@ -128,12 +188,17 @@ class ModelRegistry:
         """Bring the model folder of a version onto this machine and return it."""
         with self._reached():
             # By the address of the files: by name MLflow asks the registry of the environment.
-            source = self.client.get_model_version_download_uri(version.name, str(version.number))
+            number = str(version.number)
+            source = self.client.get_model_version_download_uri(version.name, number)
             return Path(
                 mlflow.artifacts.download_artifacts(
                     source, dst_path=str(folder), tracking_uri=self.uri
                 )
             )
+
+    def download_earlier(self, version: ModelVersion, folder: Path) -> Path:
+        """Bring the model folder of a version that MLflow has under the name before."""
+        return self.download(replace(version, name=earlier_name(version.name)), folder)
 
     def echo(self, name: str, upload_of: Uploads | None = None) -> int:
         """Send what MLflow lacks of a name, versions in their order; return how much that was.
@@ -151,16 +216,19 @@ class ModelRegistry:
                     known[version.number] = self._upload(version, upload_of)
                     n_sent += 1
                 elif version.number in known:
-                    n_sent += self._send_tags(version, known[version.number].tags)
+                    n_sent += self._send_words(version, known[version.number])
             state = self.state(name)  # the champion may have changed during an upload
             for number in set(known) & state.retired:
                 self.client.delete_model_version(name, str(number))
                 n_sent += 1
-            for key, value in state.tags.items():
-                if model.tags.get(key) != value:
-                    self.client.set_registered_model_tag(name, key, value)
-                    n_sent += 1
-            return n_sent + self._send_aliases(state, model, known)
+            words = describe_name(state)
+            if words != (model.description or ""):
+                self.client.update_registered_model(name, words)
+                n_sent += 1
+            n_sent += self._send_aliases(state, model, known)
+            if upload_of is not None:
+                n_sent += self._remove_earlier(state, set(known))
+            return n_sent
 
     def _send_aliases(
         self, state: State, model: RegisteredModel, known: Mapping[int, KnownVersion]
@@ -177,13 +245,31 @@ class ModelRegistry:
             n_sent += 1
         return n_sent
 
-    def _send_tags(self, version: ModelVersion, known: Mapping[str, str]) -> int:
-        lacking = {key: value for key, value in version.tags.items() if known.get(key) != value}
+    def _send_words(self, version: ModelVersion, known: KnownVersion) -> int:
+        """Send tags and description of a version that MLflow has."""
+        lacking = {k: value for k, value in _shown(version).items() if known.tags.get(k) != value}
         if "identity" in lacking:
             raise self._mixed(version)
+        number, words = str(version.number), describe(version.tags)
         for key, value in lacking.items():
-            self.client.set_model_version_tag(version.name, str(version.number), key, value)
-        return len(lacking)
+            self.client.set_model_version_tag(version.name, number, key, value)
+        if words == (known.description or ""):
+            return len(lacking)
+        self.client.update_model_version(version.name, number, words)
+        return len(lacking) + 1
+
+    def _remove_earlier(self, state: State, known: set[int]) -> int:
+        """Remove MLflow's models of the name before, once all of them are here; return how many."""
+        name = earlier_name(state.name)
+        found = self.client.search_model_versions(f"name = '{name}'")
+        ours = {tags.get("identity") for tags in state.versions.values()}
+        if not found or set(state.versions) - known:
+            return 0
+        if any(each.tags.get("identity") not in ours for each in found):
+            logger.warning("%s has models in MLflow that the store does not know; it stays", name)
+            return 0
+        self.client.delete_registered_model(name)
+        return len(found)
 
     def _mixed(self, version: ModelVersion) -> StoreUnavailable:
         return StoreUnavailable(
@@ -193,19 +279,15 @@ class ModelRegistry:
 
     def _upload(self, version: ModelVersion, upload_of: Uploads) -> KnownVersion:
         """Make a version in MLflow of the files that the store has of its run."""
-        with upload_of(version) as (run_id, folder):
-            experiment = self.client.get_run(run_id).info.experiment_id
-            logged: LoggedModel = self.client.create_logged_model(
-                experiment, name=version.name, source_run_id=run_id, tags=version.tags
-            )
-            self.client.log_model_artifacts(logged.model_id, str(folder))
-        logged = self.client.finalize_logged_model(logged.model_id, "READY")
+        with upload_of(version) as upload:
+            logged, run_id = self._log_model(version, upload), upload.run_id
         while True:
             made = self.client.create_model_version(
                 version.name,
                 logged.artifact_location,
                 run_id=run_id,
-                tags=version.tags,
+                tags=_shown(version),
+                description=describe(version.tags),
                 model_id=logged.model_id,
             )
             if int(made.version) == version.number:
@@ -214,6 +296,35 @@ class ModelRegistry:
                 raise self._mixed(version)
             # MLflow counts by itself: it passes over a number that is not used any more.
             self.client.delete_model_version(version.name, made.version)
+
+    def _log_model(self, version: ModelVersion, upload: Upload) -> LoggedModel:
+        """Log the model of a run with its figures, in place of one whose version was not made."""
+        experiment = self.client.get_run(upload.run_id).info.experiment_id
+        made_of = f"source_run_id = '{upload.run_id}'"
+        for left in self.client.search_logged_models([experiment], made_of):
+            self.client.delete_logged_model(left.model_id)
+        own: LoggedModel = self.client.create_logged_model(
+            experiment,
+            name=upload.name,
+            source_run_id=upload.run_id,
+            tags=_shown(version),
+            params=dict(upload.parameters),
+            model_type="surrogate",
+        )
+        self.client.log_model_artifacts(own.model_id, str(upload.folder))
+        known, data = dict[str, str](), upload.dataset
+        if data is not None:
+            known = {"dataset_name": data.name, "dataset_digest": data.digest[:DIGEST_LENGTH]}
+        figures = [
+            Metric(f.key, f.value, f.timestamp, f.step, model_id=own.model_id, **known)
+            for f in upload.figures
+        ]
+        if figures:
+            self.client.log_batch(upload.run_id, metrics=figures)
+        self.client.log_outputs(upload.run_id, [LoggedModelOutput(own.model_id, step=0)])
+        versions = json.dumps([{"name": version.name, "version": str(version.number)}])
+        self.client.set_logged_model_tags(own.model_id, {MLFLOW_MODEL_VERSIONS: versions})
+        return self.client.finalize_logged_model(own.model_id, "READY")
 
     def _required_name(self, name: str) -> RegisteredModel:
         """Return MLflow's entry of a name, which is made if there is none."""

@@ -23,6 +23,8 @@ REQUEST_SECONDS = 20
 PATIENCE = 10.0
 # MLflow makes the tables of a new database itself, which takes long on a busy machine.
 DATABASE_PATIENCE = 120.0
+COMPARISON = "comparison"
+"""The experiment in which models are put side by side; trainings have one for each problem."""
 
 
 class Tracking:
@@ -53,6 +55,15 @@ class Tracking:
         with self.reached():
             return _experiment_number(self.client, self.uri, self.experiment, self.artifacts.url)
 
+    def at(self, experiment: str) -> "Tracking":
+        """Return the same store at another experiment; "" is this one."""
+        if experiment in ("", self.experiment):
+            return self
+        other = Tracking(self.uri, experiment, self.artifacts, patience=self.patience)
+        if "client" in self.__dict__:
+            other.__dict__["client"] = self.client
+        return other
+
     def reached(self) -> AbstractContextManager[None]:
         """Turn whatever a store, or something else in its place, does into StoreUnavailable."""
 
@@ -70,7 +81,7 @@ class Tracking:
         return PATIENCE if has_failed or is_server(self.uri) else DATABASE_PATIENCE
 
 
-def open_tracking(uri: str, root: Location, experiment: str = "benchmark") -> Tracking:
+def open_tracking(uri: str, root: Location, experiment: str = COMPARISON) -> Tracking:
     """Return the tracking store of a workbench, made ready on first use."""
     return Tracking(uri, experiment, root / "artifacts")
 

@@ -119,7 +119,11 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = "from lsm_core.benchmarks.airfoil import Airfoil\n"
     edit(protocols, found, f"from lsm_core.benchmarks.advection import Advection\n{found}")
     edit(core / "studies/catalogue.py", '\n}\n"""In the order', f'{STUDY}"""In the order')
-    for last, name in (("pipe", "advection"), ("kno", "pointwise"), ("burgers-settings", "points")):
+    for last, name in (
+        ("pipe", "advection"),
+        ("pod_rbf", "pointwise"),
+        ("zero-shot-darcy", "points"),
+    ):
         edit(core / "names.py", f'    "{last}",\n]', f'    "{last}",\n    "{name}",\n]')
     return folder
 

@@ -21,7 +21,7 @@ from tests.end_to_end.local_stack import ask, environment, local_stack, run, ser
 
 def finished_runs(tracking_uri: str) -> list[Any]:
     client = mlflow.MlflowClient(tracking_uri)
-    experiment = client.get_experiment_by_name("benchmark")
+    experiment = client.get_experiment_by_name("pde-burgers")
     assert experiment is not None
     return client.search_runs([experiment.experiment_id], "attributes.status = 'FINISHED'")
 

@@ -16,7 +16,7 @@ from tests.end_to_end.browser import open_browser
 from tests.end_to_end.local_stack import ask, environment, local_stack, run
 from tests.storage.tracking.test_outage import MlflowServer
 
-FILES = {"result.json", "sample.svg"}
+FILES = {"result.json", "sample.svg", "images"}
 STUDY = ["flows.cli", "study", "burgers-forms", "--preset", "smoke", "--rows", "released form"]
 PATIENCE = 120.0
 SHOWN = """(() => { const frame = document.querySelector('iframe[src^="blob:"]');
@@ -78,7 +78,7 @@ def test_a_study_without_its_tracking_server_ends_well_and_the_files_come_later(
         server.wait_until_it_answers()
         sync = run(["flows.cli", "runs", "sync"], settings)
         assert sync.returncode == 0, sync.stderr
-        (found,) = recorded(server.uri, "benchmark")
+        (found,) = recorded(server.uri, f"pde-{result['benchmark']}")
         assert found.data.tags["identity"] == result["identity"]
         assert names(server.uri, found.info.run_id) == FILES
         before = changes(tmp_path / "server-artifacts")
@@ -90,7 +90,7 @@ def test_a_study_without_its_tracking_server_ends_well_and_the_files_come_later(
         assert report.info.run_name == "report-benchmark-smoke"
         assert names(server.uri, report.info.run_id) == {"index.html", "report.md"}
         assert len(after) == len(before) + 2
-        (still,) = recorded(server.uri, "benchmark")
+        (still,) = recorded(server.uri, f"pde-{result['benchmark']}")
         assert still.info.end_time == found.info.end_time
         _, link = links_to_report(tmp_path / "store")
         assert link.startswith(f"[Report benchmark-smoke]({server.uri}/#/experiments/")
@@ -133,7 +133,7 @@ def test_a_browser_follows_the_link_to_the_report_and_shows_the_picture_of_a_run
         finally:
             tab.save_picture(pictures / "report.png")
 
-        runs = recorded(server, "benchmark")
+        runs = recorded(server, "pde-burgers")
         assert len(runs) == 2
         for each in runs:
             assert names(server, each.info.run_id) == FILES

@@ -51,11 +51,17 @@ def test_a_benchmark_on_official_data_stands_apart(official: dict[str, Any], sto
     client = mlflow.MlflowClient(f"sqlite:///{store}/mlflow.db")
     (version,) = client.search_model_versions("name = 'pde-burgers'")
     assert version.tags["origin"] == "exported"
-    experiment = client.get_experiment_by_name("benchmark")
+    experiment = client.get_experiment_by_name("pde-burgers")
     assert experiment is not None
     (found,) = client.search_runs([experiment.experiment_id], "tags.origin = 'exported'")
     assert found.data.tags["identity"] == result["identity"]
-    assert "leaderboard/burgers-exported" in found.data.metrics
+    assert found.data.metrics["error in percent/test"] == pytest.approx(
+        100 * result["test"]["rel_l2"]
+    )
+    comparison = client.get_experiment_by_name("comparison")
+    assert comparison is not None
+    (row,) = client.search_runs([comparison.experiment_id], "tags.origin = 'exported'")
+    assert row.data.tags["suite"] == "benchmark-smoke-official"
 
 
 def test_a_second_call_trains_nothing_and_files_that_are_gone_stop_only_their_cells(

@@ -132,10 +132,12 @@ def test_two_workers_share_a_benchmark_and_do_no_cell_twice(folder: Path) -> Non
 def _require_once(tracking_uri: str, root: Location) -> None:
     """Require that MLflow has every cell, every epoch and every model once, its files on S3."""
     client = mlflow.MlflowClient(tracking_uri)
-    kept = client.get_experiment_by_name("benchmark")
-    assert kept is not None
-    assert kept.artifact_location.startswith(root.url)
-    found = client.search_runs([kept.experiment_id])
+    found = []
+    for benchmark in CELLS["benchmarks"]:
+        kept = client.get_experiment_by_name(f"pde-{benchmark}")
+        assert kept is not None
+        assert kept.artifact_location.startswith(root.url)
+        found += client.search_runs([kept.experiment_id])
     assert {run.info.status for run in found} == {"FINISHED"}
     cells = Counter(
         (run.data.tags["benchmark"], run.data.tags["model"], run.data.tags["seed"]) for run in found

@@ -25,6 +25,7 @@ from lsm_core.experiments.experiment import BoundExperiment
 from storage.datasets.reader import open_dataset
 from storage.datasets.writer import read_attributes
 from storage.location import Location
+from storage.tracking.registry import registered_name
 from storage.tracking.store import open_tracking
 from tests.faults.table import Outcome
 from tests.flows.steps.data.generation import generated
@@ -174,7 +175,7 @@ def finish_and_count(place: Workplace, folder: Path) -> Outcome:
 
 def count_steps(place: Workplace, identity: str, n_steps: int) -> Outcome:
     """Return how many epochs the tracking store lacks and how many it has twice, runs included."""
-    tracking = place.tracking()
+    tracking = place.tracking().at(registered_name("burgers"))
     found = tracking.client.search_runs([tracking.experiment_id], f"tags.identity = '{identity}'")
     steps: Counter[int] = Counter()
     for run in found:

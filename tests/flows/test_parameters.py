@@ -31,7 +31,7 @@ ONE = {"benchmarks": ["darcy"], "models": ["lsm"]}
         (retrain, {"benchmark": "darcy", "n_new": -5}, "-5 is less than the minimum of 1"),
         (retrain, {"false_promotions": 7.0}, "7.0 is greater than or equal to"),
         (retrain, {"benchmark": "darcy", "least_gain": -1}, "-1 is less than the minimum of 0"),
-        (retrain, {"benchmark": "weather"}, "'weather' is not one of"),
+        (retrain, {"benchmark": "My weather!"}, "'My weather!' is not valid under any of"),
         (train, {**ONE, "seeds": [-1]}, "-1 is less than the minimum of 0"),
         (train, {**ONE, "training": {"epochz": 3}}, "'epochz': 3"),
         (train, {"benchmarks": [], "models": ["lsm"]}, "should be non-empty"),

@@ -93,7 +93,7 @@ def measure(size: int, batch: int, width: int, n_steps: int, report: Report) -> 
                 distributed.barrier()
                 with counted() as count:
                     began = time.perf_counter()
-                    losses[name], _ = loop.train_step(state, fields, config)
+                    losses[name], _ = loop.train_step(state, fields, config).read()
                     seconds[name].append(time.perf_counter() - began)
                 sent[name] = count[0]
     return {

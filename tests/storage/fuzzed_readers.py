@@ -14,7 +14,7 @@ from safetensors.numpy import save
 
 from storage.datasets.reader import open_dataset
 from storage.errors import StorageError
-from storage.fields.files import read_fields, variable_names, write_fields
+from storage.fields.files import open_arrays, read_fields, variable_names, write_fields
 from storage.location import Location
 from storage.official.download import FileRecord, read_record
 from storage.official.files import as_dask, open_array
@@ -289,6 +289,39 @@ def read_a_field_file(folder: Path) -> Any:
     return variable_names(path), read_fields(path, ["pressure", "x"])
 
 
+def make_pt(folder: Path) -> None:
+    import torch
+
+    values = torch.arange(60.0).view(3, 4, 5)
+    torch.save(
+        {"x": values, "y": values[:, 0].T, "inside": {"n": torch.arange(3)}}, folder / "f.pt"
+    )
+
+
+def make_csv(folder: Path) -> None:
+    rows = [f"{n / 7},{n / 3},{n}" for n in range(20)]
+    (folder / "f.csv").write_text("\n".join(["x,y,p [Pa]", *rows]))
+
+
+def make_comsol(folder: Path) -> None:
+    names = "% Model:  a.mph\n% x  y  u (m/s) @ t=0  u (m/s) @ t=1"
+    rows = [f"{n / 7} {n / 3} {n} {2 * n}" for n in range(20)]
+    (folder / "f.txt").write_text("\n".join([names, *rows]))
+
+
+def make_hdf5(folder: Path) -> None:
+    import h5py
+
+    with h5py.File(folder / "f.h5", "w") as file:
+        file["inside/u"] = np.arange(60.0).reshape(3, 4, 5)
+        file["inside/u"].attrs["units"] = "Pa"
+
+
+def read_own_file(folder: Path) -> Any:
+    (path,) = folder.glob("f.*")
+    return {name: np.asarray(array[...]) for name, array in open_arrays(path).items()}
+
+
 def make_package(folder: Path) -> None:
     from flows.steps.models.packaging import _write_artifacts, trained_run
     from tests.flows.steps.trained_runs import cell, write_run
@@ -368,6 +401,10 @@ READERS = {
     "fields zarr metadata": Reader(
         make_fields("f.zarr"), read_a_field_file, 800, damage=changed_values, victims="zarr.json"
     ),
+    "own pt": Reader(make_pt, read_own_file, 2500),
+    "own csv": Reader(make_csv, read_own_file, 2500),
+    "own comsol": Reader(make_comsol, read_own_file, 2500),
+    "own hdf5": Reader(make_hdf5, read_own_file, 2500),
     "package": Reader(make_package, read_package, 500, _package_errors),
     "package settings": Reader(
         make_package, read_package, 1000, _package_errors, changed_values, "settings.json"

@@ -17,7 +17,7 @@ from tests.storage.fuzzed_readers import MAY_READ_ALL, READERS
 from tests.storage.fuzzing import MOST_RESIDENT, START_SECONDS, failures, processes, trouble
 
 N_QUICK = 40
-SLOW = ("weights", "parameters", "parameter values", "package", "package settings")
+SLOW = ("own pt", "weights", "parameters", "parameter values", "package", "package settings")
 """Those that import torch or Prefect first, in a process of their own."""
 QUICK = tuple(name for name in READERS if name not in SLOW)
 

@@ -24,7 +24,7 @@ import numpy as np
 from flows.errors import BadInput
 from lsm_core.benchmarks.benchmark import Benchmark
 from lsm_core.evaluation.new_data import Profile, profile_of, require_plausible, shift_from
-from lsm_core.experiments.plans import AddedSamples, DataPlan, ExtendedPlan, OfficialPlan
+from lsm_core.experiments.plans import AddedSamples, ConvertedPlan, DataPlan, ExtendedPlan
 from lsm_core.problems.variable import Variable
 from storage.datasets.reader import Dataset, open_dataset
 from storage.errors import StorageError
@@ -143,7 +143,7 @@ def given_samples(plan: DataPlan, root: Location, block: range) -> dict[int, Arr
 
 
 def _official_samples(
-    plan: ExtendedPlan, official: OfficialPlan, root: Location, block: range
+    plan: ExtendedPlan, official: ConvertedPlan, root: Location, block: range
 ) -> dict[int, Arrays]:
     """Copy samples of a block from the dataset into which official files were converted."""
     dataset = open_dataset(root / "datasets" / plan.benchmark.name / official.dataset)

@@ -18,7 +18,7 @@ from flows.errors import GenerationFailed
 from flows.steps.data.added_samples import given_samples
 from flows.steps.training.sources import source_digest
 from lsm_core.benchmarks.benchmark import Benchmark
-from lsm_core.experiments.plans import DataPlan, OfficialPlan
+from lsm_core.experiments.plans import ConvertedPlan, DataPlan
 from lsm_core.solvers.convergence import SolveFailed
 from storage.datasets.reader import Dataset, open_dataset
 from storage.datasets.schema import (
@@ -74,12 +74,12 @@ def schema_of(plan: DataPlan) -> DatasetSchema:
 
 def recipe_of(plan: DataPlan) -> str:
     """Return the hash of everything that decides the samples of a plan."""
-    return plan.recipe if isinstance(plan, OfficialPlan) else schema_of(plan).recipe
+    return plan.recipe if isinstance(plan, ConvertedPlan) else schema_of(plan).recipe
 
 
 def location_of(plan: DataPlan, root: Location) -> Location:
     """Return where the dataset of a plan lies; another recipe lies elsewhere."""
-    if isinstance(plan, OfficialPlan):
+    if isinstance(plan, ConvertedPlan):
         return root / "datasets" / plan.benchmark.name / plan.dataset
     return _location(plan, schema_of(plan), root)
 

@@ -4,7 +4,8 @@
     freed = free(found, root, uri)       what of that was still unused when nobody could begin it
 
 A dataset is in use as long as a run of a comparison, a registered model, a run that is not finished
-or a cell that waits has it as its data, or a preset is of it. Of retrainings, weights and samples
+or a cell that waits has it as its data, a preset is of it, or it is what a name means that somebody
+gave to data of his own. Of retrainings, weights and samples
 are in use as long as their model is registered. Results are never freed.
 
 Whoever begins a cell notes it (`experiments/`) before its dataset is asked for, and asks under a
@@ -19,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from flows.steps.data.datasets import location_of
+from flows.steps.data.given import given_names, given_plan
 from flows.steps.results import begun_in, result_in
 from lsm_core.experiments.experiment import Experiment
 from lsm_core.experiments.protocols import data_plan
@@ -54,7 +56,7 @@ class Unused:
 def unused(
     root: Location,
     tracking_uri: str,
-    benchmark: BenchmarkName | None = None,
+    benchmark: str | None = None,
     *,
     retrained_only: bool = False,
 ) -> list[Unused]:
@@ -126,6 +128,8 @@ class _Uses:
             self.datasets.add(location_of(data, root).name)
             self.samples |= _digests(plain["protocol"])
             self.needed.add(str(plain["source"]))
+        # What somebody brought is not made anew: it stays as long as it has its name.
+        self.datasets |= {given_plan(name, root).dataset for name in given_names(root)}
         if presets:
             for name in get_args(BenchmarkName):
                 plans = {data_plan(preset, name) for preset in get_args(PresetName)}

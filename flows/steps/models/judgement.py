@@ -24,7 +24,6 @@ from flows.steps.models.measurement import Pair, measure
 from flows.steps.models.packaging import registered_model
 from flows.steps.results import stored_result
 from lsm_core.evaluation.promotion import Decision, PromotionRule, decide, next_level
-from lsm_core.names import BenchmarkName
 from lsm_core.result import Result
 from storage.datasets.reader import Dataset, open_dataset
 from storage.errors import DatasetIncomplete, NotADataset
@@ -117,7 +116,7 @@ class Verdict:
 
 
 def judge(
-    benchmark: BenchmarkName,
+    benchmark: str,
     dataset: Location,
     root: Location,
     tracking_uri: str,
@@ -146,7 +145,7 @@ def judge(
 
 
 def judge_left(
-    benchmark: BenchmarkName, root: Location, tracking_uri: str, terms: Terms | None = None
+    benchmark: str, root: Location, tracking_uri: str, terms: Terms | None = None
 ) -> Verdict | None:
     """Judge the model of a retraining that died before its verdict; None if there is none.
 

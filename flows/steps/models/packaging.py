@@ -106,17 +106,19 @@ def trained_run(identity: str, root: Location) -> TrainedRun:
         return TrainedRun(
             benchmark=benchmark,
             predictor=Predictor(model, selected_weights(checkpoints)),
-            facts=_facts(result),
+            facts=model_facts(result),
             result=result,
             example={v.name: shown[v.name][:1] for v in model.inputs},
         )
 
 
-def _facts(result: Result) -> dict[str, Any]:
+def model_facts(result: Result) -> dict[str, Any]:
+    """Return what identifies the model of a run and what is known of its quality."""
     plain, data = result.to_plain(), result.settings["data"]
     return {
         **{name: plain[name] for name in FACTS},
         "n_train": data["split_sizes"]["train"],
+        "n_test": data["split_sizes"]["test"],
         "added": data.get("added", []),
         "dataset": result.dataset.digest,
     }
@@ -128,14 +130,13 @@ def package(run: TrainedRun, folder: Path) -> Path:
     The folder has the weights as safetensors, the settings as JSON, a signature, an input
     example, the hash of the data, the sources that the model needs and their requirements.
     """
-    pyfunc = _pyfunc()
     folder.parent.mkdir(parents=True, exist_ok=True)
     partial = folder.with_name(f".{folder.name}.{uuid.uuid4().hex}.partial")
     import_path = list(sys.path)
     try:
         with tempfile.TemporaryDirectory() as scratch:
             code = _copy_sources(Path(scratch) / "code")
-            pyfunc.save_model(
+            pyfunc().save_model(
                 partial,
                 python_model=str(module_path(SERVED)),
                 artifacts=_write_artifacts(run, Path(scratch)),
@@ -241,7 +242,7 @@ def _copy_sources(target: Path) -> Path:
     return target
 
 
-def _pyfunc() -> ModuleType:
+def pyfunc() -> ModuleType:
     """Return MLflow's module, which warns of type hints of its own when it is first imported."""
     # It tells every step of writing a model; only what goes wrong is worth a line.
     logging.getLogger("mlflow.pyfunc").setLevel(logging.WARNING)

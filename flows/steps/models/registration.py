@@ -10,16 +10,16 @@ from typing import Any
 
 from flows.steps.models.champions import TEST_SAMPLES, decide_champion
 from flows.steps.models.judgement import samples_tag, settle_champion
-from flows.steps.models.packaging import package, trained_run
+from flows.steps.models.packaging import model_facts, package, trained_run
 from flows.steps.results import stored_result
-from flows.steps.training.run_record import now, stored_record
+from flows.steps.training.run_record import final_figures, now, stored_record, used_dataset
 from lsm_core.result import Result
-from storage.errors import StoreUnavailable
+from storage.errors import NoSuchModel, StoreUnavailable
 from storage.location import Location
 from storage.runs.leases import Leases
 from storage.tracking.echo import RunRecord, send
 from storage.tracking.model_state import Change, ModelVersion
-from storage.tracking.registry import Alias, ModelRegistry, registered_name
+from storage.tracking.registry import Alias, ModelRegistry, Upload, registered_name
 from storage.tracking.store import open_tracking
 
 
@@ -98,23 +98,59 @@ def echo_models(name: str, root: Location, tracking_uri: str) -> int:
     registry = ModelRegistry(tracking_uri, root)
 
     @contextmanager
-    def upload_of(version: ModelVersion) -> Iterator[tuple[str, Path]]:
-        identity = version.tags["identity"]
-        # Of a run that was removed from the store only the number and the tags can be kept.
-        bare = RunRecord(identity=identity, name=str(version), started=now())
-        sent = send(open_tracking(tracking_uri, root), stored_record(root, identity) or bare)
+    def upload_of(version: ModelVersion) -> Iterator[Upload]:
         with tempfile.TemporaryDirectory() as scratch:
-            folder = Path(scratch) / name
-            if stored_result(root, identity) is None:
-                folder.mkdir()
-                (folder / "README.md").write_text(f"Run {identity} is not in {root} any more.\n")
+            result = stored_result(root, version.tags["identity"])
+            if result is None:
+                yield _without_run(version, registry, Path(scratch))
             else:
-                package(trained_run(identity, root), folder)
-            yield sent.run_id, folder
+                yield _of_run(result, registry, Path(scratch))
 
     # Two that upload the same version would make two of it.
     with Leases(root / "claims").hold(f"echo-{name}"):
+        _complete_tags(name, registry)
         return registry.echo(name, upload_of)
+
+
+def _of_run(result: Result, registry: ModelRegistry, scratch: Path) -> Upload:
+    record = stored_record(registry.root, result.identity)
+    assert record is not None
+    sent = send(open_tracking(registry.uri, registry.root), record)
+    figures = final_figures(result)
+    return Upload(
+        run_id=sent.run_id,
+        folder=package(trained_run(result.identity, registry.root), scratch / "model"),
+        name=f"{result.benchmark}-{result.model}",
+        parameters=record.parameters,
+        figures=[each for each in figures if not each.key.startswith("rollout/")],
+        dataset=used_dataset(result),
+    )
+
+
+def _without_run(version: ModelVersion, registry: ModelRegistry, scratch: Path) -> Upload:
+    """Return what can be kept of a run that was removed from the store: its number and tags.
+
+    Its model, too, if MLflow has that under the name that it had before.
+    """
+    identity = version.tags["identity"]
+    bare = RunRecord(identity=identity, experiment=version.name, name=str(version), started=now())
+    sent = send(open_tracking(registry.uri, registry.root), bare)
+    try:
+        folder = registry.download_earlier(version, scratch)
+    except (NoSuchModel, StoreUnavailable):
+        folder = scratch / "model"
+        folder.mkdir()
+        (folder / "README.md").write_text(f"Run {identity} is not in {registry.root} any more.\n")
+    return Upload(run_id=sent.run_id, folder=folder, name=version.tags.get("model", "model"))
+
+
+def _complete_tags(name: str, registry: ModelRegistry) -> None:
+    """Note what older versions of this project did not tell of a model, but its run does."""
+    for version in registry.state(name).newest_first():
+        if "n_test" not in version.tags:
+            result = stored_result(registry.root, version.tags["identity"])
+            if result is not None:
+                registry.record.add(name, model_tags(model_facts(result)))
 
 
 def register_run(

@@ -21,8 +21,7 @@ from flows.steps.models.measurement import control_experiment
 from flows.steps.results import stored_result
 from lsm_core.evaluation.new_data import Profile
 from lsm_core.experiments.experiment import Experiment
-from lsm_core.experiments.plans import AddedSamples, DataPlan, ExtendedPlan, OfficialPlan, extended
-from lsm_core.names import BenchmarkName
+from lsm_core.experiments.plans import AddedSamples, ConvertedPlan, DataPlan, ExtendedPlan, extended
 from lsm_core.result import Result
 from storage.datasets.reader import Dataset
 from storage.datasets.schema import digest_of
@@ -48,7 +47,7 @@ class BudgetSpent(BadInput):
 
 
 def champion_experiment(
-    benchmark: BenchmarkName, root: Location, tracking_uri: str, league: str | None = None
+    benchmark: str, root: Location, tracking_uri: str, league: str | None = None
 ) -> Experiment:
     """Return the champion's experiment, started from its weights, on all data used so far.
 
@@ -75,7 +74,7 @@ def champion_experiment(
 
 
 def champion_run(
-    benchmark: BenchmarkName, root: Location, tracking_uri: str, league: str | None = None
+    benchmark: str, root: Location, tracking_uri: str, league: str | None = None
 ) -> tuple[ModelVersion, Result]:
     """Return the champion of a league, of the largest if none is named, and its run."""
     models = ModelRegistry(tracking_uri, root).state(registered_name(benchmark))
@@ -101,7 +100,7 @@ def _versions_ever(registry: ModelRegistry, champion: ModelVersion) -> list[dict
     return [found[n] for n in sorted(found) if league_of(found[n]) == champion.league]
 
 
-def champions(root: Location, tracking_uri: str) -> list[BenchmarkName]:
+def champions(root: Location, tracking_uri: str) -> list[str]:
     """Return the problems that have a champion."""
     record, prefix = ModelRegistry(tracking_uri, root).record, registered_name("")
     names = [name for name in record.names() if record.state(name).champion() is not None]
@@ -125,7 +124,7 @@ def control_of(result: Result) -> Experiment:
 
 
 def own_challenger(
-    benchmark: BenchmarkName, run: str | None, root: Location, tracking_uri: str
+    benchmark: str, run: str | None, root: Location, tracking_uri: str
 ) -> ModelVersion | None:
     """Return the version that a run of the flow has registered before it was stopped, or None."""
     versions = ModelRegistry(tracking_uri, root).state(registered_name(benchmark)).newest_first()
@@ -133,7 +132,7 @@ def own_challenger(
     return next(own, None)
 
 
-def retire(benchmark: BenchmarkName, keep: int, root: Location, tracking_uri: str) -> list[int]:
+def retire(benchmark: str, keep: int, root: Location, tracking_uri: str) -> list[int]:
     """Take the oldest models of retrainings from the registry, all but the newest `keep`.
 
     Champions, those before them and whoever challenges stay.
@@ -219,7 +218,7 @@ def with_dataset(
         return _with_seeds_of(experiment, dataset)
     data = experiment.data
     own = data.official if isinstance(data, ExtendedPlan) else data
-    if isinstance(own, OfficialPlan) and own.recipe == dataset.attributes.get("recipe"):
+    if isinstance(own, ConvertedPlan) and own.recipe == dataset.attributes.get("recipe"):
         return None, f"the champion was trained on {dataset.location}"
     try:
         taken = take_dataset(dataset, data.benchmark, root, known)

@@ -11,6 +11,7 @@ from flows.steps.reports.pictures import length_unit
 from flows.steps.reports.runs_sync import send_stored_report
 from flows.steps.results import stored_result
 from flows.steps.training.showcase import showcase_panels
+from lsm_core.evaluation.promotion import counted
 from lsm_core.experiments.plans import benchmark_from_plain
 from lsm_core.reporting.charts import error_pairs
 from lsm_core.reporting.document import Picture, Section, html_page, markdown_page
@@ -80,7 +81,7 @@ def _figures(verdict: Verdict) -> Table:
     assert decision is not None
     rows = [
         (
-            f"mean error, {decision.n_samples} locked samples",
+            f"mean error, {counted(decision.n_samples, 'locked sample')}",
             *_two(decision.champion_error, decision.challenger_error),
             f"{decision.challenger_error / decision.champion_error - 1:+.1%}",
             f"p = {decision.p_value:.2g}, asked for < {decision.level:.2g}",
@@ -89,12 +90,12 @@ def _figures(verdict: Verdict) -> Table:
     if decision.champion_new_error is not None and decision.challenger_new_error is not None:
         before, after = decision.champion_new_error, decision.challenger_new_error
         change = f"{after / before - 1:+.1%}"
-        name = f"mean error, {decision.n_new} new samples"
+        name = f"mean error, {counted(decision.n_new, 'new sample')}"
         rows.append((name, *_two(before, after), change, ""))
     if decision.control_error is not None:
         after = decision.control_error
         change = f"{after / decision.champion_error - 1:+.1%}"
-        name = "the champion, trained on without them"
+        name = "the champion, trained on without new samples"
         rows.append((name, *_two(decision.champion_error, after), change, "control"))
     for guard in decision.guards:
         change = f"{guard.challenger / guard.champion - 1:+.1%}" if guard.champion else ""
@@ -108,7 +109,12 @@ def _figures(verdict: Verdict) -> Table:
 
 
 def _two(before: float, after: float) -> tuple[str, str]:
-    return f"{before:,.4g}", f"{after:,.4g}"
+    return _number(before), _number(after)
+
+
+def _number(value: float) -> str:
+    """Return four digits; of a count all of them, by thousands."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 def _pictures(verdict: Verdict, runs: dict[str, Result], root: Location) -> list[Picture]:

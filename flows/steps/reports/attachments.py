@@ -4,12 +4,15 @@ import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeVar
+
+from matplotlib.figure import Figure
 
 from flows.steps.reports.pictures import length_unit
-from flows.steps.training.run_record import stored_record
+from flows.steps.training.run_record import Files, stored_record
 from flows.steps.training.showcase import showcase_panels
 from lsm_core.experiments.plans import benchmark_from_plain
-from lsm_core.reporting.figures import showcase
+from lsm_core.reporting.figures import png_of, showcase, svg_of
 from lsm_core.result import Result
 from storage.errors import StoreUnavailable
 from storage.location import Location
@@ -18,6 +21,8 @@ from storage.tracking.echo import send
 from storage.tracking.store import Tracking
 
 logger = logging.getLogger(__name__)
+
+Kind = TypeVar("Kind", str, bytes)
 
 
 @dataclass
@@ -65,18 +70,23 @@ class Attachments:
             )
 
 
-def run_files(result: Result, root: Location) -> dict[str, Callable[[], bytes]]:
-    """Return what is attached to a finished run, by name; made when it is asked for."""
+def run_files(result: Result, root: Location) -> tuple[Files, Files]:
+    """Return the files and the pictures of a finished run, by name; made when asked for."""
     kept = root / "checkpoints" / result.identity / "result.json"
-    return {
+    files = {
         "result.json": kept.read_bytes,
         "sample.svg": lambda: sample_picture(result, root).encode(),
     }
+    return files, {"sample": lambda: sample_picture(result, root, png_of)}
 
 
-def sample_picture(result: Result, root: Location) -> str:
-    """Return the first test sample as SVG: what is given, what is true, prediction and error."""
+def sample_picture(
+    result: Result,
+    root: Location,
+    drawn: Callable[[Figure], Kind] = svg_of,  # type: ignore[assignment]
+) -> Kind:
+    """Return the first test sample: what is given, what is true, prediction and error."""
     problem = benchmark_from_plain(result.settings["data"])
     arrays = Checkpoints(root / "checkpoints" / result.identity).arrays("showcase")
     truth, predicted = showcase_panels(problem, {result.model: arrays}, 0)
-    return showcase(truth, predicted, length_unit(problem))
+    return showcase(truth, predicted, length_unit(problem), drawn)

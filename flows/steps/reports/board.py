@@ -1,6 +1,7 @@
 """The board of a store: its runs with the errors of their samples, as page, table and files."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ def _arrays(root: Location, result: Result, name: str) -> dict[str, NDArray[Any]
         return None
 
 
-def write_board(root: Location, runs: Sequence[Measured], folder: Path | None) -> Location:
+def write_board(root: Location, runs: Sequence[Measured], folder: Path | None = None) -> Location:
     """Write the page into the store, and a CSV a task into a folder if one is given."""
     found = boards(runs)
     if folder is not None:
@@ -89,7 +90,7 @@ def _section(board: Board, runs: Sequence[Measured], root: Location) -> Section:
     if spread:
         caption = "Relative error that this part of the test samples stays below."
         blocks.append(Folded("Quantiles over the samples", table_of(spread, caption, n_names=2)))
-    return Section(board.task.name, (*blocks, *_worst(board, own, root)))
+    return Section(board.task.title, (*blocks, *_worst(board, own, root)))
 
 
 def _worst(board: Board, own: Sequence[Measured], root: Location) -> list[Block]:
@@ -105,7 +106,8 @@ def _worst(board: Board, own: Sequence[Measured], root: Location) -> list[Block]
     for sample in range(len(next(iter(truth.values())))):
         true = {name: values[sample] for name, values in truth.items()}
         made = {**true, **{name: values[sample] for name, values in guess.items()}}
-        columns.append([problem.panels(true)[-1], problem.panels(made)[-1]])
+        named = (("truth", true), ("prediction", made))
+        columns.append([replace(problem.panels(s)[-1], title=title) for title, s in named])
     caption = (
         f"The {len(columns)} test samples with the largest relative errors of {best[0].model}, "
         f"seed {best[0].seed}, the worst first: truth above, prediction below."

@@ -22,6 +22,7 @@ from flows.steps.training.run_record import milliseconds
 from flows.steps.training.sources import code_digest
 from lsm_core.evaluation.cost import measure_cost
 from lsm_core.evaluation.roofline import count_work
+from lsm_core.experiments.presets import model_config
 from lsm_core.models.catalogue import MODELS, ModelConfig
 from lsm_core.names import ModelName
 from lsm_core.problems.shape import ProblemShape

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from flows.errors import BadInput
 from flows.steps.data.datasets import location_of
+from flows.steps.reports.board import measured_runs, write_board
 from flows.steps.reports.pictures import benchmark_blocks, length_unit, solving_blocks
 from flows.steps.reports.results import (
     ALONE,
@@ -40,7 +41,7 @@ from lsm_core.reporting.tables import (
     provenance_table,
 )
 from lsm_core.result import ALONE as MADE_ALONE
-from lsm_core.result import Outcome, Result, marked, suite_name
+from lsm_core.result import PUBLISHED, Outcome, Result, marked, suite_name
 from lsm_core.studies.catalogue import STUDIES, study_blocks, study_cells, study_of
 from storage.datasets.reader import open_dataset
 from storage.errors import DatasetIncomplete, NotADataset
@@ -91,13 +92,14 @@ class _Part:
 def write_report(root: Location, preset: str | None = None, official: bool = False) -> Report:
     """Write the report of all that a store holds, or of one preset, or only on official data.
 
-    Results on other kinds of data have tables of their own. BadInput if there is nothing to report.
+    The board is written beside it. Results on other kinds of data have tables of their own.
+    BadInput if there is nothing to report.
     """
     outcomes, costs = read_outcomes(root), stored_costs(root)
     found = outcomes.comparisons()
     parts = []
     for one in found:
-        if preset in (None, one.preset) and (one.origin != "generated" or not official):
+        if preset in (None, one.preset) and (one.origin in PUBLISHED or not official):
             main = outcomes.of_benchmark(one)
             parts.append(_Part(one, main, outcomes.of_studies(one), compare(main)))
     if not parts and not costs:
@@ -107,6 +109,8 @@ def write_report(root: Location, preset: str | None = None, official: bool = Fal
     if preset is not None:
         name = suite_name(BENCHMARK, preset, official)
         title = f"Report, preset {'; '.join(str(part.of) for part in parts)}"
+    if any(finished(part.main) for part in parts):
+        write_board(root, measured_runs(root))
     return _write(root / "reports" / name, title, _sections(parts, costs, root), parts)
 
 

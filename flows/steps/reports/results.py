@@ -26,7 +26,11 @@ class Comparison(NamedTuple):
     origin: str = "generated"
 
     def __str__(self) -> str:
-        return marked(self.preset, self.origin)
+        return (
+            f"{self.preset}, own data"
+            if self.origin == "given"
+            else marked(self.preset, self.origin)
+        )
 
 
 @dataclass(frozen=True)

@@ -9,16 +9,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
+from mlflow.entities import Run
+
 from flows.errors import BadInput
 from flows.steps.models.registration import echo_models
 from flows.steps.reports.attachments import run_files
+from flows.steps.reports.comparison_runs import sync_comparison
 from flows.steps.reports.efficiency import cost_name, cost_record
 from flows.steps.reports.results import stored_costs
 from flows.steps.training.run_record import milliseconds, now, stored_record
 from storage.errors import StorageError, StoreUnavailable
 from storage.location import Location
+from storage.tracking.earlier_runs import earlier_runs, move_run, remove_earlier_experiment
 from storage.tracking.echo import Sent, send
-from storage.tracking.registry import ModelRegistry
+from storage.tracking.registry import ModelRegistry, registered_name
 from storage.tracking.report_page import EXPERIMENT, PAGE, TEXT, send_report
 from storage.tracking.store import Tracking, open_tracking
 
@@ -76,6 +80,8 @@ def _things(root: Location, tracking: Tracking) -> Iterator[tuple[str, Callable[
             f"run {identity}",
             partial(_send_run, root, tracking, identity, of_run, identity in failed),
         )
+    for run in earlier_runs(tracking):
+        yield f"earlier run {run.info.run_name}", partial(_move, root, tracking, run)
     costs = open_tracking(tracking.uri, root, "efficiency")
     for cost in stored_costs(root):
         record = cost_record(cost)
@@ -92,6 +98,25 @@ def _things(root: Location, tracking: Tracking) -> Iterator[tuple[str, Callable[
             f"models {name}",
             partial(lambda n: _counted(echo_models(n, root, tracking.uri), "change"), name),
         )
+    yield "comparison", partial(_send_comparison, root, tracking)
+    yield "earlier experiment", partial(lambda: _removed(remove_earlier_experiment(tracking)))
+
+
+def _move(root: Location, tracking: Tracking, run: Run) -> str:
+    """Bring a run of the one experiment there was to that of its problem."""
+    identity = run.data.tags.get("identity", "")
+    known = stored_record(root, identity) if identity else None
+    move_run(tracking, run, known, registered_name(run.data.tags.get("benchmark", "")))
+    return "moved to the experiment of its problem"
+
+
+def _send_comparison(root: Location, tracking: Tracking) -> str:
+    sent = [each for _, each in sync_comparison(root, tracking) if each.anything]
+    return _counted(len(sent), "model")
+
+
+def _removed(was_there: bool) -> str:
+    return "removed, it is empty" if was_there else ""
 
 
 def send_stored_report(root: Location, tracking: Tracking, name: str) -> Sent:

@@ -12,14 +12,16 @@ from flows.steps.training.sources import code_digest
 from lsm_core.experiments.experiment import BoundExperiment, Experiment, Start
 from lsm_core.experiments.plans import DataPlan, OfficialPlan
 from lsm_core.experiments.presets import applies, check_applies, experiment
+from lsm_core.experiments.protocols import Problem, Protocol
 from lsm_core.models.catalogue import ModelConfig
 from lsm_core.names import BenchmarkName, ModelName, Precision, PresetName
 from lsm_core.result import Failure
+from storage.errors import translated
 from storage.location import Location
 
 
 def cell(
-    preset: PresetName, benchmark: BenchmarkName, model: ModelName, seed: int = 0
+    preset: PresetName, benchmark: Problem, model: ModelName, seed: int = 0
 ) -> BoundExperiment:
     """Return a preset's cell."""
     return bind(experiment(preset, benchmark, model, seed))
@@ -27,7 +29,7 @@ def cell(
 
 def benchmark_cells(
     preset: PresetName,
-    benchmarks: Sequence[BenchmarkName] | None,
+    benchmarks: Sequence[Problem] | None,
     models: Sequence[ModelName] | None,
     seeds: Sequence[int],
     training: Mapping[TrainingSetting, Any] | None = None,
@@ -42,7 +44,8 @@ def benchmark_cells(
         for benchmark in benchmarks or get_args(BenchmarkName)
         for model in models or get_args(ModelName)
     ]
-    fitting = [pair for pair in pairs if applies(*pair)]
+    with translated(ValueError, into=BadInput):
+        fitting = [pair for pair in pairs if applies(*pair)]
     if not fitting:
         try:
             check_applies(*pairs[0])
@@ -77,17 +80,17 @@ def in_words(training: Mapping[TrainingSetting, Any], setting: str = "") -> str:
 
 def chosen_cell(
     preset: PresetName,
-    benchmark: BenchmarkName,
+    benchmark: Problem,
     model: ModelName,
     seed: int,
     *,
-    source: str | None = None,
+    source: Protocol | str | None = None,
     training: Mapping[TrainingSetting, Any] | None = None,
     frozen: Sequence[str] = (),
 ) -> BoundExperiment:
     """Return a cell with settings of its own: a source to start from, other ways to train.
 
-    The source is a benchmark, whose cell of the same preset, model and seed is trained first, or
+    The source is a problem, whose cell of the same preset, model and seed is trained first, or
     the identity of a finished run. BadInput for settings that do not exist or make no sense.
     """
     try:
@@ -97,7 +100,8 @@ def chosen_cell(
         chosen = replace(chosen, training=replace(chosen.training, **changes))
         if source is not None:
             named = next((name for name in get_args(BenchmarkName) if name == source), None)
-            origin = experiment(preset, named, model, seed) if named else source
+            problem = source if isinstance(source, Protocol) else named
+            origin = experiment(preset, problem, model, seed) if problem else str(source)
             chosen = replace(chosen, start=Start(source=origin, frozen=tuple(frozen)))
         elif frozen:
             raise ValueError("only parts of a model that starts from another run can be frozen")

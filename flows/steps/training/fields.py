@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from lsm_core.benchmarks.benchmark import Benchmark
+from lsm_core.benchmarks.given import WEIGHT, GivenProblem
 from lsm_core.experiments.plans import Split
 from lsm_core.problems.fields import stack_channels
 from lsm_core.surrogates.surrogate import samples_at_once
@@ -28,13 +29,20 @@ def fields_of(arrays: dict[str, NDArray[Any]], benchmark: Benchmark) -> Fields:
     space = dict(zip(benchmark.space, benchmark.shape.space, strict=True))
     inputs = stack_channels(arrays, benchmark.with_role("input"), space)
     targets = stack_channels(arrays, benchmark.with_role("target"), space)
-    return Fields(torch.tensor(inputs), torch.tensor(targets))
+    weights = torch.tensor(arrays[WEIGHT]) if WEIGHT in arrays else None
+    return Fields(torch.tensor(inputs), torch.tensor(targets), weights)
+
+
+def names_of(benchmark: Benchmark) -> list[str]:
+    """Return the variables that a model needs, and what says how much a point counts."""
+    if isinstance(benchmark, GivenProblem):
+        return benchmark.names
+    return [v.name for v in (*benchmark.with_role("input"), *benchmark.with_role("target"))]
 
 
 def part_of(dataset: Dataset, benchmark: Benchmark, split: Split, fraction: float = 1.0) -> Part:
     """Return the first samples of a split, with the variables that a model needs."""
-    names = [v.name for v in (*benchmark.with_role("input"), *benchmark.with_role("target"))]
-    whole = dataset.part(split, names)
+    whole = dataset.part(split, names_of(benchmark))
     return replace(whole, size=ceil(fraction * len(whole)))
 
 

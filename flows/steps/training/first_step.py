@@ -37,7 +37,7 @@ def take_steps(device: torch.device) -> tuple[list[float], float]:
     losses, began = [], 0.0
     for _ in range(N_STEPS):
         began = time.perf_counter()
-        losses.append(train_step(state, fields.to(device), config)[0])
+        losses.append(train_step(state, fields.to(device), config).read()[0])
     return losses, time.perf_counter() - began
 
 

@@ -19,6 +19,7 @@ from flows.steps.results import begun_in, keep_begun, keep_result, keep_tracebac
 from flows.steps.training.devices import choose_device, device_name, gpu_uuids, joined_ranks
 from flows.steps.training.fields import split_fields
 from flows.steps.training.isolation import Report
+from flows.steps.training.provenance import made_by
 from flows.steps.training.run_record import finished_record, now, unfinished_record
 from flows.steps.training.saving import Writer
 from flows.steps.training.showcase import (
@@ -35,6 +36,7 @@ from lsm_core.experiments.trial import Trial
 from lsm_core.layers.ranks import gathered, n_ranks, rank
 from lsm_core.result import Begun, DatasetName, Epoch, Result
 from lsm_core.training.loop import Diverged, EpochReport
+from lsm_core.training.number_formats import number_formats
 from lsm_core.training.state import Snapshot, host_copy
 from storage.datasets.reader import Dataset, open_dataset
 from storage.datasets.schema import environment
@@ -159,7 +161,7 @@ class _Run:
                     self._end_epoch(happened)
                 elif self._is_save_due():
                     self._save()
-            if self.trial.is_fitted:
+            if self.trial.is_ready:
                 self._save()
         except Diverged:
             self._save()
@@ -263,10 +265,12 @@ class _Run:
             settings=self.cell.experiment.to_plain(),
             environment={
                 **environment(),
+                **number_formats(),
                 "device": device_name(self.device),
                 "ranks": n_ranks(),
                 "threads": self.place.n_threads,
                 "samples_in_memory": trial.fields.in_memory,
+                **made_by(),
             },
             finished=datetime.now(UTC).isoformat(timespec="seconds"),
         )

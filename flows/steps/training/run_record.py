@@ -20,7 +20,10 @@ from lsm_core.result import Begun, Epoch, Outcome, Result, marked
 from storage.location import Location
 from storage.runs.checkpoints import Checkpoints
 from storage.tracking.charts_page import suite_tag
-from storage.tracking.echo import RunRecord, Status
+from storage.tracking.echo import RunRecord, Status, UsedDataset
+from storage.tracking.registry import registered_name
+
+Files = Mapping[str, Callable[[], bytes]]
 
 METRICS = {
     "train": "train/rel_l2",
@@ -32,6 +35,10 @@ METRICS = {
     "peak_bytes": "memory/peak_bytes",
 }
 """What an epoch showed, by names that MLflow's charts group."""
+PERCENT = "error in percent"
+"""MLflow shows two decimals: errors are also in percent, the one by which models are compared."""
+STEP = "rel_l2_step_"
+"""What figures of the steps of a rollout begin with; they become one curve."""
 
 
 def unfinished_record(
@@ -57,37 +64,73 @@ def finished_record(
     result: Result,
     begun: Begun | None = None,
     suites: Collection[str] = (),
-    files: Mapping[str, Callable[[], bytes]] | None = None,
+    files: Files | None = None,
+    pictures: Files | None = None,
 ) -> RunRecord:
     """Return the record of a finished run, which belongs to these suites beside its own."""
     finished = milliseconds(result.finished)
     times = _times(result.history, finished)
     first = result.history[0] if result.history else None
     started = times[0] - round(1000 * first.seconds) if first else finished
-    figures = [Metric(name, value, finished, step) for name, value, step in _figures(result)]
+    record = _record(result, result, suites if begun is None else {*suites, begun.suite})
     return replace(
-        _record(result, result, suites if begun is None else {*suites, begun.suite}),
+        record,
         started=begun.started if begun else started,
-        points=[*_points_of(result.history, times), *figures],
+        tags={**record.tags, **_made_by(result)},
+        points=[*_points_of(result.history, times), *final_figures(result)],
+        datasets=[used_dataset(result)],
         status="FINISHED",
         ended=finished,
         files=files or {},
+        pictures=pictures or {},
+        files_version="2",
     )
+
+
+def final_figures(result: Result) -> list[Metric]:
+    """Return the figures of a finished run: at step 0, which makes them bars, or a rollout."""
+    at = milliseconds(result.finished)
+    return [Metric(name, value, at, step) for name, value, step in _figures(result)]
+
+
+def used_dataset(run: Begun | Result) -> UsedDataset:
+    """Return the dataset of a run, called by what it is."""
+    return UsedDataset(
+        name=marked(f"{run.benchmark}-{run.preset}", run.origin).replace(", ", "-"),
+        digest=run.dataset.digest,
+        place=f"datasets/{run.benchmark}/{run.dataset.name}",
+        profile=run.settings.get("data", {}).get("split_sizes", {}),
+    )
+
+
+def _made_by(result: Result) -> dict[str, str]:
+    """Return where, by whom and by which sources a run was made, as MLflow names that."""
+    known = result.environment
+    tags = {
+        "mlflow.source.name": f"lsm {result.suite}",
+        "mlflow.source.type": "LOCAL",
+        "mlflow.source.git.commit": known.get("commit"),
+        "mlflow.user": known.get("user"),
+    }
+    return {name: str(value) for name, value in tags.items() if value}
 
 
 def stored_record(
     root: Location,
     identity: str,
     suites: Collection[str] = (),
-    files: Callable[[Result], Mapping[str, Callable[[], bytes]]] | None = None,
+    files: Callable[[Result], tuple[Files, Files]] | None = None,
     *,
     has_failed: bool = False,
 ) -> RunRecord | None:
-    """Return the record of a run as the store knows it; None of one that left nothing to send."""
+    """Return the record of a run as the store knows it; None of one that left nothing to send.
+
+    `files` makes what is attached to a finished one: files, and pictures.
+    """
     checkpoints = Checkpoints(root / "checkpoints" / identity)
     begun, result = begun_in(checkpoints), result_in(checkpoints)
     if result is not None:
-        return finished_record(result, begun, suites, files(result) if files else None)
+        return finished_record(result, begun, suites, *(files(result) if files else ()))
     if begun is None:
         return None
     history = saved_history(checkpoints)
@@ -109,11 +152,12 @@ def milliseconds(moment: str) -> int:
 
 def _record(run: Outcome, kept: Begun | Result, suites: Collection[str]) -> RunRecord:
     """Return what is known of a run from its first day: by what it is found and grouped."""
-    name = f"{run.benchmark} {run.model}{run.setting and ', '}{run.setting}"
+    name = f"{run.model}{run.setting and ', '}{run.setting}"
     task = task_of(kept)
     device = kept.device if isinstance(kept, Begun) else str(kept.environment.get("device", ""))
     return RunRecord(
         identity=run.identity,
+        experiment=registered_name(run.benchmark),
         name=f"{marked(name, run.origin)} seed {run.seed}",
         started=0,
         tags={
@@ -168,16 +212,19 @@ def _times(history: Sequence[Epoch], finished: int) -> list[int]:
 
 def _figures(result: Result) -> Iterator[tuple[str, float, int]]:
     """Yield the figures of a finished run, with their steps."""
+    yield f"{PERCENT}/test", 100 * result.error, 0
     for split, scores in (("test", result.test), ("validation", result.validation)):
+        steps = {name: v for name, v in scores.items() if name.startswith(STEP)}
         for name, value in scores.items():
-            if (split, name) != ("validation", Result.ERROR):  # logged with every epoch
-                yield f"{split}/{name}", value, result.epochs
-    # A chart a benchmark, since bars are to be errors on the same samples. Step 0 makes them bars.
-    kind = "" if result.origin == "generated" else f"-{result.origin}"
-    yield f"leaderboard/{result.benchmark}{kind}", result.error, 0
-    yield "model/parameters", result.parameters, result.epochs
+            # That of the validation samples is logged with every epoch.
+            if name not in steps and (split, name) != ("validation", Result.ERROR):
+                yield f"{split}/{name}", value, 0
+        for name in sorted(steps, key=lambda each: int(each.removeprefix(STEP))):
+            yield f"rollout/{split}_rel_l2", steps[name], int(name.removeprefix(STEP))
+    yield "model/parameters", result.parameters, 0
+    yield "time/median_seconds_per_epoch", result.seconds_per_epoch, 0
     for name in ("updates", "samples_seen", "flops"):
         if (figure := getattr(result, name)) is not None:  # older runs do not say
-            yield f"training/{name}", figure, result.epochs
+            yield f"training/{name}", figure, 0
     if result.mean_prediction is not None:
-        yield "test/rel_l2_of_the_mean", result.mean_prediction, result.epochs
+        yield "test/rel_l2_of_the_mean", result.mean_prediction, 0

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flows.steps.training.fields import names_of
 from lsm_core.benchmarks.benchmark import Benchmark
 from lsm_core.problems.fields import unstack_channels
 from lsm_core.problems.panel import Panel
@@ -30,7 +31,7 @@ def chosen_arrays(
     """Return some test samples, by their numbers, and their predictions, by name."""
     space = dict(zip(benchmark.space, benchmark.shape.space, strict=True))
     guesses = unstack_channels(predicted, benchmark.with_role("target"), space)
-    names = [v.name for v in (*benchmark.with_role("input"), *benchmark.with_role("target"))]
+    names = names_of(benchmark)
     part = dataset.part("test", names)
     rows = [part[sample] for sample in samples]
     truth = {name: np.stack([row[name] for row in rows]) for name in names} if rows else {}

@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch import nn
 
-from lsm_core.evaluation.evaluate import chosen_inputs, evaluate, sample_errors
+from lsm_core.evaluation.evaluate import chosen_samples, evaluate, sample_errors
 from lsm_core.evaluation.samples import (
     disagreements,
     quantiles,
@@ -58,7 +58,7 @@ def test_quantiles_rise():
 
 def test_samples_are_found_over_all_parts_in_the_order_asked_for():
     whole = fields()
-    found = torch.cat(list(chosen_inputs(whole.split(3), [5, 0, 4])))
+    found = torch.cat([each.inputs for each in chosen_samples(whole.split(3), [5, 0, 4])])
     assert torch.equal(found, whole.inputs[[5, 0, 4]])
 
 

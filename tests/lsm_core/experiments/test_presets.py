@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -85,6 +86,36 @@ def test_on_points_the_body_changes_its_width():
 def test_lsm_is_the_measure():
     with pytest.raises(ValueError, match="the size of an LSM"):
         with_width(LsmConfig(), 8)
+
+
+def test_the_night_trains_the_models_of_quick_on_more_samples_by_one_recipe():
+    recipes = set()
+    for benchmark in get_args(BenchmarkName):
+        for model in ("lsm_ours", "fno", "transolver"):
+            quick, night = (experiment(preset, benchmark, model) for preset in ("quick", "night"))
+            assert night.model == quick.model
+            assert night.data.n_train > quick.data.n_train
+            assert night.data.benchmark == quick.data.benchmark
+            recipe = night.training
+            scales = recipe.input_normalization, recipe.target_normalization
+            assert scales == (
+                quick.training.input_normalization,
+                quick.training.target_normalization,
+            )
+            recipes.add(
+                replace(recipe, epochs=1, input_normalization="none", target_normalization="none")
+            )
+    assert len(recipes) == 1
+    assert recipes.pop().optimizer == "adamw"
+
+
+@pytest.mark.parametrize("preset", ["paper", "release"])
+def test_the_published_recipe_is_adam_with_decay_in_the_gradient(preset):
+    config = experiment(preset, "darcy", "lsm").training
+    assert (config.optimizer, config.decayed, config.weight_decay) == ("adam", "all", 1e-4)
+    assert (config.gradient_clip, config.averaging, config.derivative_weight) == (0, 0, 0)
+    assert (config.schedule, config.batch_size, config.updates) == ("step", 20, 0)
+    assert not config.teacher_forcing
 
 
 def test_only_the_models_differ_from_quick():

@@ -11,6 +11,7 @@ from lsm_core.models.kno import KnoConfig
 from lsm_core.models.last_frame import LastFrameConfig
 from lsm_core.models.lno import LnoConfig
 from lsm_core.models.lsm import release_form
+from lsm_core.models.lsm_ours import LsmOursConfig
 from lsm_core.models.mean_field import MeanFieldConfig
 from lsm_core.models.mwt import MwtConfig
 from lsm_core.models.pod_rbf import PodRbfConfig
@@ -27,6 +28,7 @@ from lsm_core.names import ModelName
 
 SMALL: dict[ModelName, GridModelConfig] = {
     "lsm": release_form(width=8, n_scales=2),
+    "lsm_ours": LsmOursConfig(width=4, n_scales=2, n_tokens=3, n_basis=4, head_width=8),
     "unet": UnetConfig(width=4, n_scales=2, head_width=8),
     "resnet": ResnetConfig(width=4, n_blocks=(1, 1)),
     "tfnet": TfnetConfig(width=4, n_scales=2, window=2),

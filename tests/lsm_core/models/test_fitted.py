@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from lsm_core.evaluation.cost import forward_flops
 from lsm_core.experiments.presets import experiment
 from lsm_core.experiments.trial import Trial
 from lsm_core.models.catalogue import MODELS, build_model
@@ -146,6 +147,7 @@ def test_a_trial_computes_a_classical_model_and_trains_nothing(name):
     )
     trial = Trial(made, fields, torch.device("cpu"))
     assert list(trial.fit()) == []
+    assert forward_flops(trial.surrogate.eval(), train.inputs[:1]) >= 0
     assert trial.figures("test")["rel_l2"] < 1
     if name == "mean_field":
         assert trial.figures("test")["rel_l2"] == pytest.approx(trial.error_of_the_mean())

@@ -1,6 +1,7 @@
 from dataclasses import asdict, replace
 from math import pi
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lsm_core.models.catalogue import MODELS, build_model
+from lsm_core.models.entry import Task
 from lsm_core.models.fno import FnoConfig
 from lsm_core.models.lsm import release_form
 from lsm_core.models.point_cloud import PointCloudConfig
@@ -27,7 +29,10 @@ BODIES = {
 OTHER_BODIES = {
     name: config
     for name, config in SMALL.items()
-    if name not in BODIES and not MODELS[name].needs_history and not MODELS[name].is_fitted
+    if name not in BODIES
+    and not MODELS[name].needs_history
+    and not MODELS[name].takes_points
+    and not MODELS[name].is_fitted
 }
 
 
@@ -145,13 +150,19 @@ class StraightforwardPoints(StraightforwardLsm):
         return self.fc2(functional.gelu(self.fc1(values)))
 
 
+@pytest.mark.parametrize(
+    ("latent", "patch", "said"), [(32, 2, True), (32, 1, True), (96, 6, False), (96, 3, False)]
+)
 @pytest.mark.parametrize("training", [True, False])
-def test_the_model_equals_the_released_one_step_by_step(training):
+def test_the_model_equals_the_released_one_step_by_step(training, latent, patch, said):
+    """The latent grid is 96 wide unless the settings say another, whatever the patches are."""
     torch.manual_seed(0)
-    settings = {"out_dim": 2, "d_model": 8, "patch_size": (2, 2), "padding": (0, 0)}
-    oracle = StraightforwardPoints(latent=32, n_modes=5, **settings).double().train(training)
+    settings = {"out_dim": 2, "d_model": 8, "patch_size": (patch, patch), "padding": (0, 0)}
+    oracle = StraightforwardPoints(latent=latent, n_modes=5, **settings).double().train(training)
     state = {k: v.clone() for k, v in oracle.released_state().items()}
-    model = from_released(state, ReleasedSettings(in_dim=2, **settings)).double().train(training)
+    space = (latent, latent) if said else None
+    options = ReleasedSettings(in_dim=2, space=space, **settings)
+    model = from_released(state, options).double().train(training)
     # A model takes weights in float32 until it is told otherwise.
     model.load_state_dict(renamed(state))
     points = cloud(batch=2, n_points=40, n_code=N_CODE).double()
@@ -315,3 +326,65 @@ def test_points_without_coordinates_are_refused():
     shape = ProblemShape(space=(30,), n_inputs=1, n_outputs=1)
     with pytest.raises(ValueError, match="1 inputs cannot hold points with 2 coordinates"):
         build_model(PointCloudConfig(body=BODIES["fno"]), shape)
+
+
+@pytest.mark.parametrize("body", [*BODIES, *OTHER_BODIES])
+def test_places_without_a_point_change_nothing(body: str) -> None:
+    torch.manual_seed(0)
+    config = PointCloudConfig(
+        body=(BODIES | OTHER_BODIES)[body],
+        n_features=6 if body in OTHER_BODIES else None,
+        latent_shape=(16, 16),
+        n_modes=4,
+        deformation_width=8,
+        n_fields=1,
+        averaged=True,
+    )
+    model = build_model(config, ProblemShape(space=(30,), n_inputs=5, n_outputs=2)).eval()
+    inputs = cloud(n_code=3)
+    for garbage, n_more in ((1e6, 7), (float("nan"), 20)):
+        more = torch.full((3, n_more, 5), garbage)
+        is_there = torch.cat([torch.ones(3, 30), torch.zeros(3, n_more)], dim=1).bool()
+        padded = model(torch.cat([inputs, more], dim=1), is_there)
+        assert padded.isfinite().all()
+        assert torch.allclose(padded[:, :30], model(inputs), atol=1e-5)
+
+
+def test_a_field_at_points_is_read_point_by_point() -> None:
+    config = PointCloudConfig(
+        body=BODIES["fno"], latent_shape=(16, 16), n_modes=4, deformation_width=8, n_fields=1
+    )
+    torch.manual_seed(0)
+    model = build_model(config, ProblemShape(space=(30,), n_inputs=3, n_outputs=1)).eval()
+    inputs = cloud(n_code=1)
+    changed = inputs.clone()
+    changed[0, 7, 2] += 1
+    assert not torch.allclose(model(inputs)[0], model(changed)[0])
+    assert torch.equal(model(inputs)[1:], model(changed)[1:])
+
+
+@pytest.mark.parametrize("name", ["transolver", "lno", "flare"])
+def test_models_of_points_do_not_see_places_without_one(name: str) -> None:
+    torch.manual_seed(0)
+    config = experiment_config(name)
+    model = build_model(config, ProblemShape(space=(30,), n_inputs=5, n_outputs=2)).eval()
+    inputs = cloud(n_code=3)
+    more = torch.full((3, 9, 5), float("nan"))
+    is_there = torch.cat([torch.ones(3, 30), torch.zeros(3, 9)], dim=1).bool()
+    padded = model(torch.cat([inputs, more], dim=1), is_there)
+    assert padded.isfinite().all()
+    assert torch.allclose(padded[:, :30], model(inputs), atol=1e-5)
+
+
+def experiment_config(name: str) -> Any:
+    task = Task(
+        preset="smoke",
+        n_dims=2,
+        is_periodic=False,
+        steps_through_time=False,
+        quick_modes=None,
+        released_width=32,
+        is_scattered=True,
+        reads_others=True,
+    )
+    return MODELS[name].preset(task)  # type: ignore[index]

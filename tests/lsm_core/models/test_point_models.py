@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from lsm_core.experiments.presets import model_config, parameters
+from lsm_core.experiments.presets import experiment, model_config, parameters
 from lsm_core.experiments.protocols import data_plan
 from lsm_core.layers.positions import PositionConfig, Positions, reference_distances
 from lsm_core.models.catalogue import MODELS, build_model
@@ -69,6 +69,20 @@ def test_the_wider_transolver_of_the_pipe_has_its_released_size():
     problem = data_plan("paper", "pipe").benchmark
     config = replace(model_config("paper", "pipe", "transolver"), expansion=2)
     assert parameters(config, problem.shape) == 3_073_985
+
+
+def test_at_published_sizes_a_model_is_trained_as_its_authors_do():
+    darcy = experiment("paper", "darcy", "transolver").training
+    assert (darcy.optimizer, darcy.schedule, darcy.batch_size) == ("adamw", "one_cycle", 4)
+    assert (darcy.derivative_weight, darcy.gradient_clip) == (0.1, 0.1 / 4)
+    assert experiment("paper", "navier_stokes", "lno").training.teacher_forcing
+    assert experiment("release", "elasticity_p", "flare").training.batch_size == 2
+    # Scales are the task's: with others it would be another.
+    ours = experiment("paper", "darcy", "lsm").training
+    assert darcy.target_normalization == ours.target_normalization
+    assert ours.optimizer == "adam"
+    small = experiment("quick", "darcy", "transolver").training
+    assert small == replace(experiment("quick", "darcy", "lsm").training, weight_decay=0.0)
 
 
 @every_native_model

@@ -40,12 +40,19 @@ def test_the_leaderboard_has_the_papers_figures_and_ranks_beside_ours() -> None:
 
 
 def test_the_main_table_has_differences_ranks_and_costs() -> None:
-    rows = compare([result("lsm", 0.02, **DARCY), result("fno", 0.01, **DARCY)])
+    long = {**DARCY, "preset": "paper", "epochs": 500}
+    rows = compare([result("lsm", 0.02, **long), result("fno", 0.01, **long)])
     costs = ("1,234", "6", "20", "1.5", "0.50", "300")
     assert comparison_table(rows).rows == (
         ("darcy (8×8)", "fno", "1", "0.01", "0.0108", "-7%", "2", *costs),
         ("darcy (8×8)", "lsm", "2", "0.02", "0.0065", "+208%", "1", *costs),
     )
+
+
+@pytest.mark.parametrize("short", [{}, {"preset": "paper", "epochs": 60}, {"epochs": 500}])
+def test_a_run_of_other_data_or_length_has_no_difference_from_the_paper(short: dict) -> None:
+    (row,) = comparison_table(compare([result("lsm", 0.02, **{**DARCY, **short})])).rows
+    assert row[4:6] == ("0.0065", "–")
 
 
 def test_a_benchmark_without_published_figures_has_dashes_for_them() -> None:
@@ -64,7 +71,7 @@ def test_runs_that_all_failed_have_a_row_without_figures() -> None:
 def test_a_table_has_one_line_a_row_in_every_form() -> None:
     table = comparison_table(compare([result("lsm", 0.02), result("fno", 0.01)]))
     line = (
-        "| burgers (256) | fno | 1 | **0.01** | 0.00332 | +201% | 2 "
+        "| burgers (256) | fno | 1 | **0.01** | 0.00332 | – | 2 "
         "| 1,234 | 6 | 20 | 1.5 | 0.50 | 300 |"
     )
     assert line in table.markdown()

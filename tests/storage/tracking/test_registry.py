@@ -11,7 +11,13 @@ from flows.engine.own_server import free_port
 from storage.errors import NoSuchModel, StoreUnavailable
 from storage.location import Location
 from storage.tracking.model_state import Change, ModelVersion
-from storage.tracking.registry import ModelRegistry, Uploads, is_reference, registered_name
+from storage.tracking.registry import (
+    ModelRegistry,
+    Upload,
+    Uploads,
+    is_reference,
+    registered_name,
+)
 from tests.storage.tracking.mlflow_server import record_run, running_server
 
 
@@ -44,10 +50,11 @@ def uploads(uri: str, folder: Path) -> Uploads:
     """Return what provides a run and a model folder, named by it, for each version."""
 
     @contextmanager
-    def made(version: ModelVersion) -> Iterator[tuple[str, Path]]:
+    def made(version: ModelVersion) -> Iterator[Upload]:
         identity = version.tags["identity"]
         run_id = record_run(uri, folder, identity)
-        yield run_id, model_folder(folder / str(version.number), identity)
+        made_in = model_folder(folder / str(version.number), identity)
+        yield Upload(run_id=run_id, folder=made_in)
 
     return made
 
@@ -60,7 +67,7 @@ def test_versions_are_added_named_and_brought_back(uri: str, tmp_path: Path) -> 
     registry, name = opened(uri, tmp_path), registered_name("darcy")
     versions = []
     for identity in ("first", "second"):
-        tags = {"identity": identity, "dataset": "1234", "test/rel_l2": "0.01"}
+        tags = {"identity": identity, "dataset": "1234", "test/rel_l2": "0.01", "model": "fno"}
         versions.append(registry.record.add(name, tags))
     assert registry.echo(name, uploads(uri, tmp_path)) == 2
     assert [v.number for v in versions] == [1, 2]
@@ -81,6 +88,9 @@ def test_versions_are_added_named_and_brought_back(uri: str, tmp_path: Path) -> 
     registry.note(name, Change(aliases={"challenger": None}))
     assert registry.state(name).with_alias("challenger") is None
 
+    told = registry.client.get_model_version(name, "1")
+    assert told.description == "FNO, ours, 1 % on its test samples"
+    assert dict(told.tags) == {"identity": "first", "model": "fno"}
     changed = {"identity": "first", "test/rel_l2": "0.02"}
     again = registry.record.add(name, changed)
     assert (again.number, again.tags["test/rel_l2"]) == (1, "0.02")
@@ -141,7 +151,7 @@ def test_what_only_mlflow_knows_is_taken_in_once(tmp_path: Path) -> None:
         earlier.record.add("pde-darcy", {"identity": identity})
     earlier.echo("pde-darcy", uploads(uri, tmp_path))
     earlier.note("pde-darcy", Change(aliases={"champion": 2}))
-    earlier.note("pde-darcy", Change(tags={"locked": "these"}))
+    earlier.client.set_registered_model_tag("pde-darcy", "locked", "these")
     registry = opened(uri, tmp_path / "now")
     assert registry.find("pde-darcy@champion").number == 2
     assert registry.state("pde-darcy").tags == {"locked": "these"}

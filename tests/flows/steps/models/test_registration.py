@@ -69,7 +69,7 @@ def test_what_cannot_be_registered_is_told_and_fails_nothing(root: Location, uri
 def test_a_run_that_mlflow_does_not_have_comes_with_its_model(root: Location, uri: str) -> None:
     run = finished_run(3, root)
     version = register_once(run.identity, root, uri)
-    tracking = open_tracking(uri, root)
+    tracking = open_tracking(uri, root, "pde-burgers")
     found = tracking.client.search_runs(
         [tracking.experiment_id], f"tags.identity = '{run.identity}'"
     )

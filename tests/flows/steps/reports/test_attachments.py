@@ -39,7 +39,7 @@ def finished_run(root: Location, seed: int = 0, benchmark: str = "burgers") -> R
 def files(tracking: Tracking, result: Result) -> dict[str, Path]:
     """Return the files of a run in a store that keeps them in a folder."""
     own = f"tags.identity = '{result.identity}'"
-    (run,) = tracking.client.search_runs([tracking.experiment_id], own)
+    (run,) = tracking.client.search_runs([tracking.at("pde-burgers").experiment_id], own)
     folder = Path(run.info.artifact_uri.removeprefix("file://"))
     return {path.name: path for path in folder.glob("*")}
 
@@ -61,7 +61,9 @@ def test_a_finished_run_gets_its_files_once(tmp_path: Path) -> None:
         attachments.settle()
         kept = files(tracking, result)
         times.append({name: path.stat().st_mtime_ns for name, path in kept.items()})
-    assert set(kept) == {"result.json", "sample.svg"}
+    assert set(kept) == {"result.json", "sample.svg", "images"}
+    (picture,) = kept["images"].glob("sample*.png")
+    assert picture.read_bytes().startswith(b"\x89PNG")
     assert times[0] == times[1]
     assert Result.from_plain(json.loads(kept["result.json"].read_bytes())) == result
     assert kept["sample.svg"].read_text() == sample_picture(result, root)
@@ -103,4 +105,4 @@ def test_a_server_that_is_away_is_asked_twice_and_has_the_files_later(
     attachments.settle()
     assert attachments.missed == []
     for result in runs:
-        assert set(files(back, result)) == {"result.json", "sample.svg"}
+        assert set(files(back, result)) == {"result.json", "sample.svg", "images"}
