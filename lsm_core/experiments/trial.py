@@ -23,9 +23,10 @@ from lsm_core.evaluation.evaluate import (
 )
 from lsm_core.experiments.experiment import Experiment
 from lsm_core.layers.ranks import n_ranks, rank
+from lsm_core.problems.shape import ProblemShape
 from lsm_core.result import Best, Epoch
 from lsm_core.surrogates.normalization import Moments, normalization
-from lsm_core.surrogates.operator import build_operator
+from lsm_core.surrogates.operator import Rollout, build_operator
 from lsm_core.surrogates.surrogate import Surrogate, predict, samples_at_once
 from lsm_core.training.batches import SplitFields
 from lsm_core.training.config import TrainingConfig
@@ -33,6 +34,7 @@ from lsm_core.training.fine_tuning import EVERYTHING, adopt, freeze, take_over
 from lsm_core.training.fitting import fit_directly
 from lsm_core.training.loop import BatchReport, EpochReport, fit
 from lsm_core.training.losses import Grid
+from lsm_core.training.number_formats import set_number_formats
 from lsm_core.training.state import Snapshot, start_training
 
 
@@ -80,7 +82,7 @@ class Trial:
         elif weights is not None:
             self.begun_anew = tuple(adopt(surrogate, weights))
             freeze(surrogate, experiment.frozen)
-        self.surrogate = _on_device(surrogate, config, device)
+        self.surrogate = _on_device(surrogate, config, device, self.benchmark.shape)
         self.state = start_training(self.surrogate, config, len(fields.batches))
         # Dropout must differ between ranks, weights must not.
         torch.manual_seed(experiment.seed + 7919 * rank())
@@ -224,23 +226,32 @@ def _breakdown_of(benchmark: Benchmark) -> Breakdown:
     )
 
 
-def _on_device(model: nn.Module, config: TrainingConfig, device: torch.device) -> nn.Module:
-    """Return the model on its device, in the precision of the run, compiled if it is asked for.
-
-    GPUs were not at hand when this was written: what concerns them is short and was not run.
-    """
+def _on_device(
+    surrogate: Surrogate, config: TrainingConfig, device: torch.device, shape: ProblemShape
+) -> Surrogate:
+    """Return the model on its device, in the precision of the run, compiled if it is asked for."""
     if config.precision != "float32" and device.type != "cuda":
         raise ValueError(
             f"precision {config.precision} is for cuda; on {device.type} train in float32"
         )
-    if config.precision != "float32":
-        torch.set_float32_matmul_precision("high")
-        torch.backends.cudnn.allow_tf32 = True
-    model = model.to(device)
+    set_number_formats(config.precision)
+    surrogate = surrogate.to(device)
     if config.compile and device.type == "cuda":
-        model.compile()
-    _require_shared_statistics(model, config)
-    return model
+        compile_one_step(surrogate, shape)
+    _require_shared_statistics(surrogate, config)
+    return surrogate
+
+
+def compile_one_step(surrogate: Surrogate, shape: ProblemShape, backend: str = "inductor") -> None:
+    """Let torch compile the model; of a rollout the one step that it repeats.
+
+    A pass before it makes the constants of this grid, which are then inputs of one whole graph.
+    """
+    device = next(surrogate.parameters()).device
+    predict(surrogate, torch.zeros(1, *shape.space, shape.n_inputs, device=device), 1)
+    operator = surrogate.model
+    one_step = operator.model if isinstance(operator, Rollout) else operator
+    one_step.compile(backend=backend)
 
 
 def _require_shared_statistics(model: nn.Module, config: TrainingConfig) -> None:

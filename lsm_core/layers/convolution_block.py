@@ -15,11 +15,13 @@ from torch.nn import functional
 
 from lsm_core.layers.by_dimension import CONVOLUTION_LAYERS, Pooling, pool
 from lsm_core.layers.choices import check_choices
-from lsm_core.layers.kernels.convolution import convolve, convolve_prepared
+from lsm_core.layers.convolution import convolve
+from lsm_core.layers.forms import suits_kernels
+from lsm_core.layers.kernels.convolution import convolve_prepared
 from lsm_core.layers.normalization import NORMALIZATIONS, NormalizationKind
 from lsm_core.layers.padding import Boundary
 from lsm_core.layers.shapes import Features, Field, Outputs
-from lsm_core.layers.upsampling import convolve_upsampled
+from lsm_core.layers.upsampling import convolve_upsampled, upsample
 
 ActivationKind = Literal["relu", "gelu"]
 
@@ -85,11 +87,7 @@ class ConvolutionLayer(nn.Module):
 
 
 class ConvolutionBlock(nn.Module):
-    """Two convolution layers, one after the other.
-
-    What is linear and comes before it can be merged with its first convolution: a map `lift` of
-    the channels is, and whoever has computed the first convolution continues with `finish`.
-    """
+    """Two convolution layers, one after the other."""
 
     def __init__(
         self, config: ConvolutionConfig, n_dims: int, n_inputs: int, n_hidden: int, n_outputs: int
@@ -99,21 +97,27 @@ class ConvolutionBlock(nn.Module):
         self.first = ConvolutionLayer(config, n_dims, n_inputs, n_hidden)
         self.second = ConvolutionLayer(config, n_dims, n_hidden, n_outputs)
 
-    def forward(self, field: Field, lift: nn.Linear | None = None) -> Features:
-        """Return the features after both layers, of the field lifted by a map if one is given.
+    def forward(self, field: Field) -> Features:
+        """Return the features after both layers."""
+        return self.finish(convolve(field, *self.first.kernel(), self.boundary))
 
-        The last channel of a field to be lifted is 1, and 0 in padding: it carries the bias.
+    def lifted(self, field: Field, lift: nn.Linear) -> Features:
+        """Return the features of a field whose channels a linear map lifts first.
+
+        The map is merged with the convolution. The last channel of the field is 1, and 0 in
+        padding: it carries the bias.
         """
         weight, bias = self.first.kernel()
-        if lift is not None:
-            matrix = torch.cat([lift.weight, lift.bias.unsqueeze(1)], dim=1)
-            weight = torch.einsum("fw...,wi->fi...", weight, matrix)
+        matrix = torch.cat([lift.weight, lift.bias.unsqueeze(1)], dim=1)
+        weight = torch.einsum("fw...,wi->fi...", weight, matrix)
         return self.finish(convolve(field, weight, bias, self.boundary))
 
     def finish(self, convolved: Float[Tensor, "batch *space hidden"]) -> Features:
         """Return the features after both layers, given the result of the first convolution."""
-        inputs = (convolved, *self.first.normalization.parameters_in_use())
         kernel = self.second.kernel()
+        if not suits_kernels(convolved):
+            return self.second(convolve(self.first(convolved), *kernel, self.boundary))
+        inputs = (convolved, *self.first.normalization.parameters_in_use())
         return self.second(convolve_prepared(self.first.function(), inputs, *kernel, self.boundary))
 
 
@@ -131,8 +135,10 @@ class MergingBlock(nn.Module):
     def forward(self, fine: Field, coarse: Float[Tensor, "batch *half feature"]) -> Outputs:
         """Return the merged features, at the finer resolution.
 
-        The first convolution is applied to both parts apart, instead of to one long field.
+        The kernels convolve both parts apart, instead of one long field.
         """
+        if not suits_kernels(fine):
+            return self.block(torch.cat([fine, upsample(coarse, self.boundary)], dim=-1))
         weight, bias = self.block.first.kernel()
         fine_weight, coarse_weight = weight.split([self.n_fine, coarse.shape[-1]], dim=1)
         convolved = convolve(fine, fine_weight, bias, self.boundary)

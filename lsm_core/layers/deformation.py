@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from lsm_core.layers.precision import in_float32
+
 
 class Deformation(nn.Module):
     """x -> x (1 + d(x, code)), with a perceptron d, after geo-FNO (Li et al., 2023).
@@ -37,6 +39,7 @@ class Deformation(nn.Module):
         )
         self.register_buffer("octaves", 2.0 ** torch.arange(n_octaves), persistent=False)
 
+    @in_float32
     def forward(
         self, positions: Float[Tensor, "batch point axis"], code: Float[Tensor, "batch code"]
     ) -> Float[Tensor, "batch point axis"]:

@@ -1,7 +1,5 @@
 """Fourier layers: a linear map of the lowest modes of a field."""
 
-from contextlib import AbstractContextManager, nullcontext
-
 import torch
 from jaxtyping import Complex
 from torch import Tensor, nn
@@ -34,12 +32,10 @@ class SpectralConvolution(nn.Module):
 
     def forward(self, field: Field) -> Features:
         """Return the field of the mapped modes, in float32 whatever surrounds it."""
-        with _without_autocast(field.device):
-            field = field if field.dtype == torch.float64 else field.float()
-            space = tuple(field.shape[1:-1])
-            used = usable_modes(self.n_modes, space)
-            weight = lowest_weights(self._weight_by_mode(), used)
-            return from_modes(map_modes(to_modes(field, used), weight), space)
+        space = tuple(field.shape[1:-1])
+        used = usable_modes(self.n_modes, space)
+        weight = lowest_weights(self._weight_by_mode(), used)
+        return from_modes(map_modes(to_modes(field, used), weight), space)
 
     def _weight_by_mode(self) -> Complex[Tensor, "*mode channel feature"]:
         """Return the matrix of every mode, with both signs of an axis one after the other."""
@@ -53,10 +49,3 @@ class SpectralConvolution(nn.Module):
         signs = signs.permute(*order, last, channel, channel + 1)
         counts = (*(2 * count for count in self.n_modes[:-1]), self.n_modes[-1])
         return signs.reshape(*counts, *signs.shape[-2:])
-
-
-def _without_autocast(device: torch.device) -> AbstractContextManager[object]:
-    """Return a context in which products stay in the precision of their factors."""
-    if device.type == "meta":
-        return nullcontext()
-    return torch.autocast(device.type, enabled=False)

@@ -14,10 +14,12 @@ from functools import lru_cache
 
 import numpy as np
 import torch
-from jaxtyping import Complex, Complex128, Float, Num
+from jaxtyping import Complex, Complex128, Float, Float64, Num
 from torch import Tensor, nn
 from torch.nn import functional
 
+from lsm_core.layers.constants import kept_on_device
+from lsm_core.layers.precision import in_float32
 from lsm_core.layers.shapes import Features, Field
 
 
@@ -64,6 +66,7 @@ class FourierLayers(nn.Module):
         return features
 
 
+@in_float32
 def to_modes(field: Field, n_modes: tuple[int, ...]) -> Complex[Tensor, "batch *mode channel"]:
     """Return the coefficients of the lowest modes of a real field.
 
@@ -72,16 +75,17 @@ def to_modes(field: Field, n_modes: tuple[int, ...]) -> Complex[Tensor, "batch *
     space = field.shape[1:-1]
     modes = analyze(field, len(space), n_modes[-1])
     for axis in reversed(range(len(space) - 1)):
-        waves = _two_sided(space[axis], n_modes[axis]).conj().T / space[axis]
-        modes = along_axis(_like(waves, modes), modes, axis + 1)
+        matrix = two_sided_analysis(space[axis], n_modes[axis], like=modes)
+        modes = along_axis(matrix, modes, axis + 1)
     return modes
 
 
+@in_float32
 def from_modes(modes: Complex[Tensor, "batch *mode channel"], space: tuple[int, ...]) -> Field:
     """Return the real field that has these modes and no others: undo `to_modes`."""
     for axis, size in enumerate(space[:-1], start=1):
-        waves = _two_sided(size, modes.shape[axis] // 2)
-        modes = along_axis(_like(waves, modes), modes, axis)
+        matrix = two_sided_waves(size, modes.shape[axis] // 2, like=modes)
+        modes = along_axis(matrix, modes, axis)
     return synthesize(modes, len(space), space[-1])
 
 
@@ -122,27 +126,23 @@ def lowest_weights(
     return weight.narrow(len(n_modes) - 1, 0, n_modes[-1])
 
 
+@in_float32
 def analyze(
     field: Float[Tensor, "*point channel"], axis: int, n_modes: int
 ) -> Complex[Tensor, "*mode channel"]:
     """Return the modes 0 .. m-1 of real values along one axis."""
-    n_points = field.shape[axis]
-    waves = _waves(n_points, n_modes).conj().T / n_points
-    parts = _like(np.concatenate([waves.real, waves.imag]), field)
-    real, imaginary = along_axis(parts, field, axis).chunk(2, dim=axis)
+    matrix = analysis(field.shape[axis], n_modes, like=field)
+    real, imaginary = along_axis(matrix, field, axis).chunk(2, dim=axis)
     return torch.complex(real, imaginary)
 
 
+@in_float32
 def synthesize(
     modes: Complex[Tensor, "*mode channel"], axis: int, n_points: int
 ) -> Float[Tensor, "*point channel"]:
     """Return the real values whose modes are 0 .. m-1 and their conjugates: undo `analyze`."""
-    n_modes = modes.shape[axis]
-    # A mode and its conjugate add up to twice the real part, if they are not the same.
-    own_conjugate = 2 * np.arange(n_modes) % n_points == 0
-    waves = _waves(n_points, n_modes) * np.where(own_conjugate, 1, 2)
-    parts = _like(np.concatenate([waves.real, -waves.imag], axis=1), modes.real)
-    return along_axis(parts, torch.cat([modes.real, modes.imag], dim=axis), axis)
+    parts = torch.cat([modes.real, modes.imag], dim=axis)
+    return along_axis(synthesis(n_points, modes.shape[axis], like=parts), parts, axis)
 
 
 def along_axis(
@@ -159,12 +159,20 @@ def along_axis(
     return products.view(*before, n_new, *after)
 
 
-@lru_cache(maxsize=256)
-def _waves(n_points: int, n_modes: int) -> Complex128[np.ndarray, "point mode"]:
-    """Return exp(2 pi i k x) at the points x = j / n, for k = 0 .. m-1."""
-    # The remainder keeps the angles exact on long axes.
-    turns = np.outer(np.arange(n_points), np.arange(n_modes)) % n_points / n_points
-    return np.exp(2j * np.pi * turns)
+@kept_on_device
+def analysis(n_points: int, n_modes: int) -> Float64[np.ndarray, "parts point"]:
+    """Return the matrix from values to the real, then the imaginary parts of modes 0 .. m-1."""
+    waves = _waves(n_points, n_modes).conj().T / n_points
+    return np.concatenate([waves.real, waves.imag])
+
+
+@kept_on_device
+def synthesis(n_points: int, n_modes: int) -> Float64[np.ndarray, "point parts"]:
+    """Return the matrix from real, then imaginary parts of modes 0 .. m-1 to real values."""
+    # A mode and its conjugate add up to twice the real part, if they are not the same.
+    own_conjugate = 2 * np.arange(n_modes) % n_points == 0
+    waves = _waves(n_points, n_modes) * np.where(own_conjugate, 1, 2)
+    return np.concatenate([waves.real, -waves.imag], axis=1)
 
 
 def _two_sided(n_points: int, n_modes: int) -> Complex128[np.ndarray, "point mode"]:
@@ -173,5 +181,19 @@ def _two_sided(n_points: int, n_modes: int) -> Complex128[np.ndarray, "point mod
     return np.concatenate([waves[:, :-1], waves[:, :0:-1].conj()], axis=1)
 
 
-def _like(matrix: np.ndarray, tensor: Tensor) -> Tensor:
-    return torch.from_numpy(matrix).to(tensor)
+@kept_on_device
+def two_sided_analysis(n_points: int, n_modes: int) -> Complex128[np.ndarray, "mode point"]:
+    """Return the matrix from values to the modes 0 .. m-1, -m .. -1."""
+    return _two_sided(n_points, n_modes).conj().T / n_points
+
+
+two_sided_waves = kept_on_device(_two_sided)
+"""The matrix back from these modes to values."""
+
+
+@lru_cache(maxsize=256)
+def _waves(n_points: int, n_modes: int) -> Complex128[np.ndarray, "point mode"]:
+    """Return exp(2 pi i k x) at the points x = j / n, for k = 0 .. m-1."""
+    # The remainder keeps the angles exact on long axes.
+    turns = np.outer(np.arange(n_points), np.arange(n_modes)) % n_points / n_points
+    return np.exp(2j * np.pi * turns)

@@ -5,32 +5,34 @@ of the sum that is nearest to the values of the field. They belong to the functi
 grid: a finer grid gives nearly the same.
 """
 
-from functools import lru_cache
 from math import isqrt
 from typing import Literal
 
 import numpy as np
-import torch
 from jaxtyping import Float, Float64
 from numpy.polynomial import chebyshev
 from torch import Tensor
 
+from lsm_core.layers.constants import kept_on_device
 from lsm_core.layers.fourier_modes import along_axis
+from lsm_core.layers.precision import in_float32
 from lsm_core.layers.shapes import Field
 
 Basis = Literal["chebyshev", "fourier"]
 
 
+@in_float32
 def to_coefficients(
     field: Field, basis: Basis, n_coefficients: tuple[int, ...]
 ) -> Float[Tensor, "batch *coefficient channel"]:
     """Return the coefficients of a field; those that a grid is too coarse for are zero."""
     for axis, count in enumerate(n_coefficients, start=1):
-        matrix = fitting_matrix(basis, field.shape[axis], count)
-        field = along_axis(torch.from_numpy(matrix).to(field), field, axis)
+        matrix = _fitting(basis, field.shape[axis], count, like=field)
+        field = along_axis(matrix, field, axis)
     return field
 
 
+@in_float32
 def from_coefficients(
     coefficients: Float[Tensor, "batch *coefficient channel"],
     basis: Basis,
@@ -39,12 +41,11 @@ def from_coefficients(
     """Return the sum of the basis functions at the points of a grid."""
     field = coefficients
     for axis, size in enumerate(space, start=1):
-        matrix = basis_functions(basis, size, field.shape[axis])
-        field = along_axis(torch.from_numpy(matrix).to(field), field, axis)
+        matrix = _functions(basis, size, field.shape[axis], like=field)
+        field = along_axis(matrix, field, axis)
     return field
 
 
-@lru_cache
 def basis_functions(
     basis: Basis, n_points: int, n_functions: int
 ) -> Float64[np.ndarray, "point function"]:
@@ -65,7 +66,6 @@ def basis_functions(
     return waves
 
 
-@lru_cache
 def fitting_matrix(
     basis: Basis, n_points: int, n_functions: int
 ) -> Float64[np.ndarray, "function point"]:
@@ -74,6 +74,10 @@ def fitting_matrix(
     matrix = np.zeros((n_functions, n_points))
     matrix[:count] = np.linalg.pinv(basis_functions(basis, n_points, count))
     return matrix
+
+
+_functions = kept_on_device(basis_functions)
+_fitting = kept_on_device(fitting_matrix)
 
 
 def n_stable(basis: Basis, n_points: int) -> int:

@@ -2,7 +2,9 @@
 
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn import functional
 
+from lsm_core.layers.forms import suits_kernels
 from lsm_core.layers.kernels.perceptron import perceptron
 
 
@@ -17,7 +19,13 @@ class Head(nn.Module):
     def forward(
         self, features: Float[Tensor, "*points feature"], before: nn.Linear | None = None
     ) -> Float[Tensor, "*points output"]:
-        """Return the outputs of every point; a linear map `before` is merged into the first."""
+        """Return the outputs of every point, after a linear map `before` it if there is one.
+
+        The kernel merges the two maps before the activation, which changes nothing but the work.
+        """
+        if not suits_kernels(features):
+            features = features if before is None else before(features)
+            return self.output(functional.gelu(self.hidden(features)))
         weight: Tensor = self.hidden.weight
         bias: Tensor = self.hidden.bias
         if before is not None:

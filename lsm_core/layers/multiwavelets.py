@@ -15,15 +15,17 @@ operators, 1993.
 from functools import lru_cache
 
 import numpy as np
-import torch
 from jaxtyping import Float, Float64
 from numpy.polynomial import legendre
 from torch import Tensor
 
+from lsm_core.layers.constants import kept_on_device
 from lsm_core.layers.patches import join_patches, split_patches
+from lsm_core.layers.precision import in_float32
 from lsm_core.layers.shapes import Field
 
 
+@in_float32
 def split_bands(
     field: Field, order: int, kept: tuple[int, ...] | None = None
 ) -> Float[Tensor, "band batch *half channel"]:
@@ -33,7 +35,7 @@ def split_bands(
     digits of a band's number say, first axis first, whether it is a detail (1) along that axis.
     """
     batch, *space, n_channels = field.shape
-    matrix = _like(_kept_bands(order, len(space), kept), field)  # (band coefficient, cell's)
+    matrix = _bands(order, len(space), kept or (), like=field)  # (band coefficient, cell's)
     n_cells, n_coefficients = 2 ** len(space), order ** len(space)
     cells = split_patches(field, (2,) * len(space))
     values = cells.view(len(cells), n_cells, -1, n_coefficients).transpose(1, 2).flatten(2)
@@ -42,6 +44,7 @@ def split_bands(
     return bands.movedim(2, 0).reshape(-1, batch, *half, n_channels)
 
 
+@in_float32
 def join_bands(
     bands: Float[Tensor, "band batch *half channel"],
     order: int,
@@ -49,7 +52,7 @@ def join_bands(
 ) -> Field:
     """Return the field that has these bands: undo `split_bands`; bands not kept are zero."""
     n_bands, _, *half, n_channels = bands.shape
-    matrix = _like(_kept_bands(order, len(half), kept), bands)
+    matrix = _bands(order, len(half), kept or (), like=bands)
     n_cells, n_coefficients = 2 ** len(half), order ** len(half)
     points = bands.reshape(n_bands, -1, n_channels // n_coefficients, n_coefficients)
     values = points.movedim(0, 2).flatten(2) @ matrix
@@ -99,13 +102,13 @@ def _normalized_legendre(
     return legendre.legvander(positions, count - 1).T * np.sqrt(2 * degrees + 1)[:, np.newaxis]
 
 
-def _kept_bands(order: int, n_dims: int, kept: tuple[int, ...] | None) -> np.ndarray:
+@kept_on_device
+def _bands(
+    order: int, n_dims: int, kept: tuple[int, ...]
+) -> Float64[np.ndarray, "band_coefficient cell_coefficient"]:
+    """Return the rows of the bands with these numbers, or of all if there are none."""
     matrix = multiwavelet_matrix(order, n_dims)
-    if kept is not None:
+    if kept:
         matrix = matrix[list(kept)]
     n_bands, n_coefficients = matrix.shape[:2]
     return matrix.reshape(n_bands * n_coefficients, -1)
-
-
-def _like(matrix: np.ndarray, tensor: Tensor) -> Tensor:
-    return torch.from_numpy(matrix).to(tensor)

@@ -7,13 +7,18 @@ from dataclasses import dataclass
 from math import pi
 from typing import Literal
 
+import numpy as np
 import torch
-from torch import nn
+from jaxtyping import Float, Float64
+from torch import Tensor, nn
 from torch.nn import functional
 
 from lsm_core.layers.choices import check_choices
+from lsm_core.layers.constants import kept_on_device
+from lsm_core.layers.forms import suits_kernels
 from lsm_core.layers.kernels.patch_attention import Tokens
-from lsm_core.layers.kernels.trigonometric_series import trigonometric_series
+from lsm_core.layers.kernels.trigonometric_series import series_by_angle_addition
+from lsm_core.layers.precision import in_float32
 from lsm_core.layers.projectors import Form
 
 SolverKind = Literal["trigonometric", "polynomial", "perceptron", "fourier", "none"]
@@ -52,6 +57,31 @@ def build_solver(config: SolverConfig, width: int, n_tokens: int) -> nn.Module:
     if config.form == "paper":
         return BoundedNeuralSpectral(width, config.n_basis)
     return NeuralSpectral(width, config.n_basis)
+
+
+@kept_on_device
+def wave_numbers(first: int, count: int) -> Float64[np.ndarray, " count"]:
+    """Return the whole numbers from the first on."""
+    return np.arange(first, first + count, dtype=np.float64)
+
+
+@in_float32
+def trigonometric_series(
+    tokens: Float[Tensor, "*rows channel"],
+    sine_weights: Float[Tensor, "coefficients n_frequencies"],
+    cosine_weights: Float[Tensor, "coefficients n_frequencies"],
+    step: float,
+    first: Literal[0, 1],
+) -> Float[Tensor, "*rows channel"]:
+    """Return the sum over k of a_k sin(k step T) + b_k cos(k step T), k = first, first + 1, ...
+
+    There is one row of weights for each channel, or one that all channels share.
+    """
+    if suits_kernels(tokens):
+        return series_by_angle_addition(tokens, sine_weights, cosine_weights, step, first)
+    angles = tokens.unsqueeze(-1) * (step * wave_numbers(first, sine_weights.shape[1], like=tokens))
+    basis = torch.cat([torch.sin(angles), torch.cos(angles)], dim=-1)
+    return (basis * torch.cat([sine_weights, cosine_weights], dim=1)).sum(-1)
 
 
 class NeuralSpectral(nn.Module):

@@ -12,12 +12,14 @@ import torch
 from jaxtyping import Complex, Float
 from torch import Tensor, nn
 
+from lsm_core.layers.precision import in_float32
 from lsm_core.layers.shapes import Features, Field
 
 Positions = Float[Tensor, "batch point axis"]
 Phases = Complex[Tensor, "batch point *mode"]
 
 
+@in_float32
 def mode_phases(positions: Positions, n_modes: int) -> Phases:
     """Return exp(2 pi i k.x) for every point x and every kept mode k.
 
@@ -109,6 +111,7 @@ class PointsToGrid(nn.Module):
         self.n_modes, self.grid_shape = n_modes, grid_shape
         self.modes = ModeWeights(n_inputs, n_outputs, n_modes, len(grid_shape))
 
+    @in_float32
     def forward(self, values: Float[Tensor, "batch point channel"], phases: Phases) -> Features:
         """Return the field on the grid, given the phases of the points' modes."""
         spectrum = self.modes(sum_over_points(values, phases))
@@ -140,6 +143,7 @@ class GridToPoints(nn.Module):
         self.n_modes, self.released_inverse = n_modes, released_inverse
         self.modes = ModeWeights(n_inputs, n_outputs, n_modes, n_dims)
 
+    @in_float32
     def forward(
         self, field: Field, phases: Phases, positions: Positions
     ) -> Float[Tensor, "batch point feature"]:

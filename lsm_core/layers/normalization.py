@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from lsm_core.layers.kernels.batch_normalization import normalize_again
+from lsm_core.layers.precision import in_float32
 from lsm_core.layers.rank_statistics import (
     SharedStatistics,
     normalize_by_all_ranks,
@@ -138,6 +139,7 @@ class InstanceNormalization(NoNormalization):
         """Return the normalisation."""
         return self._normalized
 
+    @in_float32
     def _normalized(self, features: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         points = features.flatten(1, -2)
         variance, mean = torch.var_mean(points, dim=1, keepdim=True, correction=0)

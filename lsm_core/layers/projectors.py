@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
 from lsm_core.layers.choices import check_at_least, check_choices
+from lsm_core.layers.forms import suits_kernels
 from lsm_core.layers.kernels.patch_attention import (
     Points,
     Tokens,
@@ -108,20 +110,38 @@ class AttentionProjector(Projector):
 
     def to_latent(self, points: Points) -> Tokens:
         """Return the learned tokens plus what they attend to."""
-        weight, bias = self._by_head(self.key, like=points)
+        if suits_kernels(points):
+            return self._to_latent_folded(points)
+        keys, values = self._by_head(self.key(points)), self._by_head(self.value(points))
+        attention = torch.softmax(self.tokens @ keys.mT, dim=-1)  # (patch, head, token, point)
+        return _joined(self.tokens + attention @ values)
+
+    def to_coordinates(self, points: Points, tokens: Tokens) -> Points:
+        """Return the points plus what they attend to."""
+        keys, values = self.token_key(tokens), self.token_value(tokens)
+        if suits_kernels(points):
+            query = self._weights_by_head(self.query, like=points)
+            return tokens_to_points(points, keys, values, *query)
+        queries = self._by_head(points if self.query is None else self.query(points))
+        attention = torch.softmax(queries @ self._by_head(keys).mT, dim=-1)
+        return points + _joined(attention @ self._by_head(values))
+
+    def _by_head(
+        self, rows: Float[Tensor, "patch row channel"]
+    ) -> Float[Tensor, "patch head row head_width"]:
+        return rows.unflatten(2, (self.n_heads, -1)).transpose(1, 2)
+
+    def _to_latent_folded(self, points: Points) -> Tokens:
+        """Return the same with the projections folded into the tokens, for the kernel."""
+        weight, bias = self._weights_by_head(self.key, like=points)
         keys = (self.tokens @ weight).flatten(0, 1)
         offsets = torch.einsum("htd,hd->ht", self.tokens, bias).flatten()
-        value_weight, value_bias = self._by_head(self.value, like=points)
+        value_weight, value_bias = self._weights_by_head(self.value, like=points)
         tokens = self.tokens + value_bias.unsqueeze(1)
         residual = tokens.transpose(0, 1).flatten(1)  # (token, channel)
         return residual + points_to_tokens(points, keys, offsets, value_weight)
 
-    def to_coordinates(self, points: Points, tokens: Tokens) -> Points:
-        """Return the points plus what they attend to."""
-        query = self._by_head(self.query, like=points)
-        return tokens_to_points(points, self.token_key(tokens), self.token_value(tokens), *query)
-
-    def _by_head(self, projection: nn.Linear | None, like: Tensor) -> tuple[Tensor, Tensor]:
+    def _weights_by_head(self, projection: nn.Linear | None, like: Tensor) -> tuple[Tensor, Tensor]:
         """Return weight and bias of each head; no projection is the identity without a bias."""
         width, heads = like.shape[-1], (self.n_heads, -1)
         weight: Tensor = torch.eye(width, dtype=like.dtype, device=like.device)
@@ -184,6 +204,13 @@ class SelfAttentionProjector(Projector):
         )
         attended = functional.scaled_dot_product_attention(query, key, value)
         return points + attended.transpose(1, 2).flatten(2)
+
+
+def _joined(
+    by_head: Float[Tensor, "patch head row head_width"],
+) -> Float[Tensor, "patch row channel"]:
+    """Return the channels of all heads side by side."""
+    return by_head.transpose(1, 2).flatten(2)
 
 
 def _head_width(width: int, n_heads: int) -> int:

@@ -1,12 +1,16 @@
 """Values of a field between its grid points."""
 
+import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 
+from lsm_core.layers.constants import kept_on_device
+from lsm_core.layers.precision import in_float32
 from lsm_core.layers.shapes import Field
 
 
+@in_float32
 def resample(field: Field, space: tuple[int, ...]) -> Float[Tensor, "batch *new_space channel"]:
     """Return the field on a grid of another size, by linear interpolation.
 
@@ -23,10 +27,25 @@ def _resample_axis(field: Tensor, axis: int, n_new: int) -> Tensor:
     n_old = field.shape[axis]
     if n_new == n_old:
         return field
-    # Float64: on a long axis the distance to the left neighbour must not lose its digits.
-    positions = torch.linspace(0, n_old - 1, n_new, dtype=torch.float64, device=field.device)
-    left = positions.floor().long()
-    right = (left + 1).clamp(max=n_old - 1)
-    fraction = (positions - left).to(field.dtype)
-    fraction = fraction.reshape(-1, *[1] * (field.ndim - 1 - axis))
+    left, right = neighbours(n_old, n_new, like=field)
+    fraction = fractions(n_old, n_new, like=field).view(-1, *[1] * (field.ndim - 1 - axis))
     return torch.lerp(field.index_select(axis, left), field.index_select(axis, right), fraction)
+
+
+@kept_on_device
+def neighbours(n_old: int, n_new: int) -> Int64[np.ndarray, "2 new"]:
+    """Return the numbers of the points on the left and right of each new one."""
+    left = np.floor(_positions(n_old, n_new)).astype(np.int64)
+    return np.stack([left, np.minimum(left + 1, n_old - 1)])
+
+
+@kept_on_device
+def fractions(n_old: int, n_new: int) -> Float64[np.ndarray, " new"]:
+    """Return the distance of each new point from its left neighbour."""
+    # In float64: on a long axis it must not lose its digits.
+    positions = _positions(n_old, n_new)
+    return positions - np.floor(positions)
+
+
+def _positions(n_old: int, n_new: int) -> Float64[np.ndarray, " new"]:
+    return np.linspace(0, n_old - 1, n_new)

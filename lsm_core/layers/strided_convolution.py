@@ -12,7 +12,7 @@ from lsm_core.layers.by_dimension import (
     plain_convolution,
     transposed_convolution,
 )
-from lsm_core.layers.kernels.convolution import convolve
+from lsm_core.layers.convolution import convolve
 from lsm_core.layers.normalization import NORMALIZATIONS, NormalizationKind
 from lsm_core.layers.padding import crop_to
 from lsm_core.layers.shapes import Features, Field

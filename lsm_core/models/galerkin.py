@@ -100,7 +100,8 @@ class HeadNorm(nn.Module):
         self, values: Float[Tensor, "batch head point channel"]
     ) -> Float[Tensor, "batch head point channel"]:
         """Return the normalised values."""
-        normalized = functional.layer_norm(values, values.shape[-1:])
+        # Contiguous: of other layouts torch's own formula for shapes misjudges the gradient's.
+        normalized = functional.layer_norm(values.contiguous(), values.shape[-1:])
         return torch.addcmul(self.bias, normalized, self.weight)
 
 
@@ -186,7 +187,7 @@ class Galerkin(nn.Module):
         points = features.flatten(1, -2)
         for layer in self.encoder:
             points = layer(points, self.positions)
-        features = functional.silu(self.before_refining(points.view(features.shape)))
+        features = functional.silu(self.before_refining(points.reshape(features.shape)))
         features = functional.silu(self.after_refining(resample(features, self.space)))
         return self.head(self.decoder(self.with_coordinates(features)))
 

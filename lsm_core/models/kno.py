@@ -9,11 +9,13 @@ trained with one loss, and that output does not exist.
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
-from jaxtyping import Complex, Float
+from jaxtyping import Bool, Complex, Float, Int64
 from torch import Tensor, nn
 
 from lsm_core.layers.choices import check_at_least
+from lsm_core.layers.constants import kept_on_device
 from lsm_core.layers.fourier_modes import from_modes, map_modes, modes_of_axes, to_modes
 from lsm_core.layers.shapes import Field, Outputs
 from lsm_core.models.entry import ModelEntry, Task
@@ -33,6 +35,18 @@ class KnoConfig:
 
     def __post_init__(self) -> None:
         check_at_least(1, self, "width", "n_modes", "n_steps")
+
+
+@kept_on_device
+def there_and_back(count: int) -> Int64[np.ndarray, " number"]:
+    """Return the sizes of the wave numbers 0 .. m-1, -m .. -1."""
+    return np.array([*range(count), *range(count, 0, -1)])
+
+
+@kept_on_device
+def not_zero(count: int) -> Bool[np.ndarray, "mode 1 1"]:
+    """Return which of the wave numbers 0 .. m-1 are not zero, one for each matrix of channels."""
+    return np.arange(count).reshape(-1, 1, 1) > 0
 
 
 class KoopmanOperator(nn.Module):
@@ -70,14 +84,12 @@ class KoopmanOperator(nn.Module):
         weight = self.weight.narrow(len(used) - 1, 0, used[-1])
         for axis, count in enumerate(used[:-1]):
             beyond = torch.zeros_like(weight.narrow(axis, 0, 1))
-            numbers = [*range(count), *range(count, 0, -1)]
-            index = torch.tensor(numbers, device=weight.device)
+            index = there_and_back(count, like=weight)
             weight = torch.cat([weight, beyond], dim=axis).index_select(axis, index)
         real, imaginary = weight.unbind(-1)
         # The two halves of a real field meet where the last wave number is zero. A matrix that
         # serves k and -k there keeps the field real by its real part alone.
-        last = torch.arange(used[-1], device=weight.device).view(-1, 1, 1)
-        return torch.complex(real, imaginary * (last > 0))
+        return torch.complex(real, imaginary * not_zero(used[-1], like=weight))
 
 
 class Kno(nn.Module):

@@ -21,6 +21,7 @@ from lsm_core.layers.convolution_block import (
     UpwardBlocks,
 )
 from lsm_core.layers.coordinates import AppendCoordinates
+from lsm_core.layers.forms import suits_kernels
 from lsm_core.layers.head import Head
 from lsm_core.layers.neural_spectral import SolverConfig, build_solver
 from lsm_core.layers.padding import check_padding, crop_to, pad_to, padded_shape
@@ -136,11 +137,12 @@ class LatentSpectralNetwork(nn.Module):
     ) -> Outputs:
         """Return the features after all scales have been solved for.
 
-        A lift before the network and a head after it are merged with the linear maps at its ends,
-        which changes nothing but the work: fields to be lifted have fewer channels.
+        A lift before the network and a head after it can be merged with the linear maps at its
+        ends, which changes nothing but the work: fields to be lifted have fewer channels.
         """
         padded = pad_to(features, self.padded, self.boundary)
-        scales = self.down(self.first(padded, lift))
+        finest = self.first(padded) if lift is None else self.first.lifted(padded, lift)
+        scales = self.down(finest)
         solved = [self.solved(*pair) for pair in zip(self.solve, scales, strict=True)]
         merged = crop_to(self.up(solved), self.space)
         return self.last(merged) if head is None else head(merged, before=self.last)
@@ -166,8 +168,11 @@ class Lsm(nn.Module):
 
     def forward(self, field: Inputs) -> Outputs:
         """Return the predicted fields."""
+        inputs = self.with_coordinates(field)
+        if not suits_kernels(inputs):
+            return self.head(self.network(self.lift(inputs)))
         # A coordinate that is 1 everywhere makes a lift with a bias linear.
-        inputs = functional.pad(self.with_coordinates(field), (0, 1), value=1.0)
+        inputs = functional.pad(inputs, (0, 1), value=1.0)
         return self.network(inputs, self.lift, self.head)
 
 

@@ -56,8 +56,9 @@ class TrainingConfig:
     """Parts in which a batch passes through the model, one after the other, to save memory. Batch
     normalisation sees each part alone."""
     precision: Precision = "float32"
-    """`tf32` and `bfloat16` are for GPUs. Fourier transforms and our convolutions
-    stay in float32."""
+    """`tf32` rounds the factors of convolutions to ten bits. `bfloat16` takes seven for
+    convolutions and products; transforms, softmax, statistics and losses stay in float32. Both are
+    for GPUs."""
     compile: bool = False
     """Whether torch compiles the model, on GPUs."""
     shuffle_bytes: int = 2**30

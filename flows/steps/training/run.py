@@ -36,6 +36,7 @@ from lsm_core.experiments.trial import Trial
 from lsm_core.layers.ranks import gathered, n_ranks, rank
 from lsm_core.result import Begun, DatasetName, Epoch, Result
 from lsm_core.training.loop import Diverged, EpochReport
+from lsm_core.training.number_formats import number_formats
 from lsm_core.training.state import Snapshot, host_copy
 from storage.datasets.reader import Dataset, open_dataset
 from storage.datasets.schema import environment
@@ -264,6 +265,7 @@ class _Run:
             settings=self.cell.experiment.to_plain(),
             environment={
                 **environment(),
+                **number_formats(),
                 "device": device_name(self.device),
                 "ranks": n_ranks(),
                 "threads": self.place.n_threads,

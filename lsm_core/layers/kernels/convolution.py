@@ -5,7 +5,7 @@
 The prepared field f(x) (normalised, activated, upsampled) is not kept but computed again, which
 saves the largest arrays of a network. The gradient of the weights is one matrix product a tap, in
 place of torch's: 1.1 to 1.3 times as fast from 32 channels on, slower (0.7) on the smallest fields.
-No double backward; the width is 3, the stride 1. On a GPU the gradients are torch's own.
+No double backward; the width is 3, the stride 1.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from torch.nn import functional
 from lsm_core.layers.by_dimension import convolution_gradients, plain_convolution
 from lsm_core.layers.kernels.winograd import winograd_convolution, winograd_gradients
 from lsm_core.layers.padding import Boundary, wrap
-from lsm_core.layers.shapes import Features, Field
+from lsm_core.layers.shapes import Features
 
 # Rows of a matrix product that sums over the points of a field: enough to run at full speed,
 # few enough to stay in a core's cache while all taps of the kernel use them; and how many of them
@@ -34,16 +34,6 @@ _COLUMNS = 128
 # Channels and points from which on fewer products outweigh the transforms that they need.
 _MANY_CHANNELS = 128
 _MANY_POINTS = 256
-
-
-def convolve(
-    field: Field,
-    weight: Float[Tensor, "feature channel *kernel"],
-    bias: Float[Tensor, " feature"] | None = None,
-    boundary: Boundary = "zero",
-) -> Features:
-    """Return the 3-wide convolution of a field, with zeros or its other end beyond each end."""
-    return convolve_prepared(lambda unchanged: unchanged, (field,), weight, bias, boundary)
 
 
 def convolve_prepared(
@@ -111,11 +101,10 @@ def _through(field: Tensor, leaves: list[Tensor], outer: Tensor | None) -> list[
 
 
 def _fewer_products_pay(field: Tensor, weight: Tensor) -> bool:
-    """Say whether Winograd's form is faster here; GPUs choose for themselves."""
+    """Say whether Winograd's form is faster here."""
     batch, *space, n_channels = field.shape
     return (
-        field.device.type == "cpu"
-        and min(n_channels, len(weight)) >= _MANY_CHANNELS
+        min(n_channels, len(weight)) >= _MANY_CHANNELS
         and not any(size % 2 for size in space)
         and batch * prod(space) >= _MANY_POINTS
     )
@@ -158,13 +147,9 @@ def _gradients(
     padding = 1
     if boundary == "circular":
         field, padding = wrap(field), 0
-    on_cpu = field.device.type == "cpu"
-    from_torch = needs_field, needs_weight and not on_cpu
-    if any(from_torch):
-        field_gradient, weight_gradient = convolution_gradients(
-            gradient, field, weight, padding, from_torch
-        )
-    if needs_weight and on_cpu:
+    if needs_field:
+        field_gradient, _ = convolution_gradients(gradient, field, weight, padding, (True, False))
+    if needs_weight:
         weight_gradient = _weight_gradient(field, gradient, weight, padding)
     if field_gradient is not None and boundary == "circular":
         field_gradient = _unwidened(field_gradient, boundary)
@@ -172,7 +157,7 @@ def _gradients(
 
 
 def _weight_gradient(field: Tensor, gradient: Tensor, weight: Tensor, padding: int) -> Tensor:
-    """Return the gradient with respect to the weight, on a CPU.
+    """Return the gradient with respect to the weight.
 
     The value for one tap is a matrix product over all points of the gradient and of the field
     shifted by that tap. Both are laid out with zeros between the rows, so that a shift is an

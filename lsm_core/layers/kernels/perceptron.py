@@ -71,6 +71,6 @@ class _Perceptron(torch.autograd.Function):
 
 def _chunks(n_hidden: int, *tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     """Yield matching blocks of points of several tensors."""
-    n_points = max(1, _CHUNK // n_hidden) if tensors[0].device.type == "cpu" else 1 << 62
+    n_points = max(1, _CHUNK // n_hidden)
     flat = [tensor.reshape(-1, tensor.shape[-1]) for tensor in tensors]
     return zip(*(tensor.split(n_points) for tensor in flat), strict=True)

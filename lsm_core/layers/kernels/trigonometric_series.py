@@ -12,7 +12,7 @@ from torch.autograd.function import once_differentiable
 _CHUNK = 1 << 17
 
 
-def trigonometric_series(
+def series_by_angle_addition(
     tokens: Float[Tensor, "*rows channel"],
     sine_weights: Float[Tensor, "coefficients n_frequencies"],
     cosine_weights: Float[Tensor, "coefficients n_frequencies"],
@@ -21,7 +21,7 @@ def trigonometric_series(
 ) -> Float[Tensor, "*rows channel"]:
     """Return the sum over k of a_k sin(k step T) + b_k cos(k step T), k = first, first + 1, ...
 
-    There is one row of weights for each channel, or one that all channels share. Sine and cosine
+    Sine and cosine
     are evaluated once; the multiples of the angle follow by the addition theorem, and again in
     the backward pass, so that nothing but the tokens is kept. The plain form would keep the
     basis: twice the number of frequencies times the tokens. Of 12 frequencies this is 1.9 times as
@@ -85,5 +85,5 @@ def _basis(tokens: Tensor, step: float, first: int, n_frequencies: int) -> Tenso
 def _chunks(tokens: Tensor) -> Iterator[slice]:
     """Yield the rows to work on together."""
     n_channels, n_rows = tokens.shape
-    size = max(1, _CHUNK // n_channels) if tokens.device.type == "cpu" else n_rows
+    size = max(1, _CHUNK // n_channels)
     return (slice(start, start + size) for start in range(0, n_rows, size))

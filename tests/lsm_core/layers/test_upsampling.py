@@ -3,7 +3,7 @@ import torch
 from torch.nn import functional
 
 from lsm_core.layers.by_dimension import pool
-from lsm_core.layers.kernels.convolution import convolve
+from lsm_core.layers.convolution import convolve
 from lsm_core.layers.upsampling import convolve_upsampled, upsample
 
 

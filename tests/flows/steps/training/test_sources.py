@@ -93,10 +93,10 @@ def test_comments_docstrings_annotations_and_layout_change_no_run(tree: Path) ->
         path.write_text(path.read_text() + "\n\n# A remark.\n")
     change(tree / CONVOLUTION, '"""Return', '"""Give')
     loop = tree / "lsm_core/training/loop.py"
-    change(loop, "-> float:", "-> 'float | None':")
-    change(loop, "from math import isfinite\n", "from math import isfinite, isnan\n")
-    one_line = "value, norm = total.item(), get_total_norm(gradients).item()"
-    change(loop, one_line, one_line.replace("= ", "= (\n        ") + "\n    )")
+    change(loop, "-> bool:", "-> 'bool | None':")
+    change(loop, "import dataclass\n", "import dataclass, field\n")
+    one_line = "return parameter.device"
+    change(loop, one_line, one_line.replace("return ", "return (\n        ") + "\n    )")
     assert codes() == before
 
 

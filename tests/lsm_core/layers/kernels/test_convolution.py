@@ -2,7 +2,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from lsm_core.layers.kernels.convolution import convolve, convolve_prepared
+from lsm_core.layers.convolution import convolve
+from lsm_core.layers.kernels.convolution import convolve_prepared
 from lsm_core.layers.padding import wrap
 
 PLAIN = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}

@@ -1,6 +1,6 @@
 import torch
 
-from lsm_core.layers.kernels.trigonometric_series import trigonometric_series
+from lsm_core.layers.kernels.trigonometric_series import series_by_angle_addition
 
 
 def plain_series(tokens, sines, cosines, step, first):
@@ -20,7 +20,7 @@ def test_the_series_is_the_plain_sum():
         tokens, sines, cosines = parameters(n_channels, n_rows=5)
         for step, first in ((0.3, 0), (1.0, 1)):
             torch.testing.assert_close(
-                trigonometric_series(tokens, sines, cosines, step, first),
+                series_by_angle_addition(tokens, sines, cosines, step, first),
                 plain_series(tokens, sines, cosines, step, first),
             )
 
@@ -30,7 +30,7 @@ def test_its_gradients_are_right_for_own_and_for_shared_coefficients():
         inputs = parameters(n_channels, n_rows=2)
         for first in (0, 1):
             assert torch.autograd.gradcheck(
-                lambda *values, first=first: trigonometric_series(*values, 0.7, first), inputs
+                lambda *values, first=first: series_by_angle_addition(*values, 0.7, first), inputs
             )
 
 
@@ -39,7 +39,7 @@ def test_many_tokens_are_worked_on_in_parts():
     tokens = torch.randn(40_000, 4)
     sines, cosines = torch.randn(2, 4, 12)
     torch.testing.assert_close(
-        trigonometric_series(tokens, sines, cosines, 0.26, 0),
+        series_by_angle_addition(tokens, sines, cosines, 0.26, 0),
         plain_series(tokens, sines, cosines, 0.26, 0),
         rtol=1e-4,
         atol=1e-4,
@@ -53,5 +53,5 @@ def test_nothing_but_tokens_and_weights_is_kept():
     with torch.autograd.graph.saved_tensors_hooks(
         lambda tensor: kept.append(tensor.numel()) or tensor, lambda tensor: tensor
     ):
-        trigonometric_series(tokens, weights, weights, 0.3, 0)
+        series_by_angle_addition(tokens, weights, weights, 0.3, 0)
     assert sum(kept) <= tokens.numel() + 2 * weights.numel()

@@ -1,0 +1,83 @@
+"""The plain form of a model and that of its kernels, which CPUs take, are one model."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from lsm_core.evaluation.evaluate import relative_l2
+from lsm_core.layers.convolution_block import SMOOTH
+from lsm_core.layers.forms import plain_forms, suits_kernels
+from lsm_core.models.catalogue import ModelConfig, build_model
+from lsm_core.models.lsm import paper_form, release_form, smooth_form
+from lsm_core.models.unet import UnetConfig
+from lsm_core.problems.shape import ProblemShape
+
+FORMS: dict[str, ModelConfig] = {
+    "release": release_form(width=8, n_scales=3),
+    "paper": replace(paper_form(), widths=(8, 16, 16)),
+    "smooth": smooth_form(width=8, n_scales=3),
+    "unet": UnetConfig(width=4, n_scales=3),
+    "smooth unet": UnetConfig(width=4, n_scales=2, convolution=SMOOTH),
+}
+SPACES = [(32,), (18, 13), (6, 5, 9)]
+
+
+def both(config: ModelConfig, space: tuple[int, ...], dtype: torch.dtype) -> list[list[Tensor]]:
+    """Return output, gradients and buffers of the kernels, then of the plain form."""
+    results = []
+    for plain in (False, True):
+        torch.manual_seed(0)
+        shape = ProblemShape(space=space, n_inputs=2, n_outputs=1)
+        model = build_model(config, shape).to(dtype)
+        inputs = torch.randn(3, *space, 2, dtype=dtype, requires_grad=True)
+        if plain:
+            with plain_forms():
+                results.append(_everything(model, inputs))
+        else:
+            assert suits_kernels(inputs)
+            results.append(_everything(model, inputs))
+    return results
+
+
+def _everything(model: nn.Module, inputs: Tensor) -> list[Tensor]:
+    output = model(inputs)
+    weight = torch.cos(torch.arange(output.numel(), dtype=output.dtype)).view_as(output)
+    gradients = torch.autograd.grad((output * weight).sum(), [inputs, *model.parameters()])
+    predicted = model.eval()(inputs)
+    return [output, predicted, *gradients, *model.buffers()]
+
+
+@pytest.mark.parametrize("space", SPACES)
+@pytest.mark.parametrize("form", FORMS)
+def test_both_forms_are_equal_in_float64(form: str, space: tuple[int, ...]) -> None:
+    kernels, plain = both(FORMS[form], space, torch.float64)
+    largest = max(tensor.abs().max().item() for tensor in plain)
+    for ours, theirs in zip(kernels, plain, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12 * largest)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_both_forms_predict_the_same_in_float32(form: str) -> None:
+    # One rounding is 6e-8, and the models are tens of them deep: 2e-7 to 2e-6 were seen.
+    kernels, plain = both(FORMS[form], (18, 13), torch.float32)
+    for ours, theirs in zip(kernels[:2], plain[:2], strict=True):
+        assert relative_l2(ours.flatten()[None], theirs.flatten()[None]).item() < 3e-6
+
+
+@pytest.mark.parametrize("form", ["smooth", "paper"])
+def test_the_plain_form_can_be_differentiated_twice(form: str) -> None:
+    torch.manual_seed(0)
+    shape = ProblemShape(space=(8, 8), n_inputs=1, n_outputs=1)
+    config = replace(FORMS[form], widths=(4, 8), convolution=SMOOTH)
+    if form == "smooth":
+        config = replace(config, projector=replace(config.projector, n_heads=2))
+    model = build_model(config, shape).double()
+
+    def slope(field: Tensor) -> Tensor:
+        return torch.autograd.grad(model(field).square().sum(), field, create_graph=True)[0]
+
+    field = torch.randn(1, 8, 8, 1, dtype=torch.float64, requires_grad=True)
+    with plain_forms():
+        assert torch.autograd.gradcheck(slope, (field,), fast_mode=True)
