@@ -26,7 +26,8 @@ from lsm_core.layers.ranks import n_ranks, rank
 from lsm_core.problems.shape import ProblemShape
 from lsm_core.result import Best, Epoch
 from lsm_core.surrogates.normalization import Moments, normalization
-from lsm_core.surrogates.operator import Rollout, build_operator
+from lsm_core.surrogates.operator import build_operator
+from lsm_core.surrogates.rollout import Rollout
 from lsm_core.surrogates.surrogate import Surrogate, predict, samples_at_once
 from lsm_core.training.batches import SplitFields
 from lsm_core.training.config import TrainingConfig

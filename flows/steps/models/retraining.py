@@ -104,7 +104,7 @@ def champions(root: Location, tracking_uri: str) -> list[str]:
     """Return the problems that have a champion."""
     record, prefix = ModelRegistry(tracking_uri, root).record, registered_name("")
     names = [name for name in record.names() if record.state(name).champion() is not None]
-    return [name.removeprefix(prefix) for name in names]  # type: ignore[misc]
+    return [name.removeprefix(prefix) for name in names]
 
 
 def known_profile(result: Result, experiment: Experiment, root: Location) -> Profile:
