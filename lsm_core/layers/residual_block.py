@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lsm_core.layers.by_dimension import CONVOLUTION_LAYERS
+from lsm_core.layers.convolution import convolve
+from lsm_core.layers.forms import suits_kernels
 from lsm_core.layers.kernels.convolution import convolve_prepared
 from lsm_core.layers.padding import Boundary
 from lsm_core.layers.shapes import Features, Field
@@ -62,9 +64,12 @@ def convolved(
     weight, bias = layer.weight, layer.bias
     assert isinstance(weight, Tensor)
     assert isinstance(bias, Tensor)
-    if weight[0, 0].numel() > FEW_TAPS:
+    is_long = weight[0, 0].numel() > FEW_TAPS
+    if is_long and suits_kernels(field):
         return convolve_prepared(prepare, (field,), weight, bias, boundary)
     prepared = prepare(field)
+    if is_long:
+        return convolve(prepared, weight, bias, boundary)
     before, after = neighbours(prepared, 1, boundary, repeats_ends=False)
     matrix = weight.permute(2, 1, 0).flatten(0, 1)
     return torch.cat([before, prepared, after], dim=-1) @ matrix + bias

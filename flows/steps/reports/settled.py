@@ -15,6 +15,7 @@ from storage.errors import StorageError
 from storage.location import Location
 from storage.tracking.charts_page import suite_tag
 from storage.tracking.echo import FILES
+from storage.tracking.registry import registered_name
 from storage.tracking.store import Tracking
 
 RUNS_AT_ONCE = 1000
@@ -24,8 +25,10 @@ def note_settled(
     root: Location, tracking: Tracking, suite: str, outcomes: Iterable[Outcome], *, registered: bool
 ) -> None:
     """Note which finished runs of a suite MLflow has, with their files and their models."""
-    finished = {each.identity for each in outcomes if isinstance(each, Result)}
-    there = {run.data.tags["identity"] for run in _runs(tracking, suite) if FILES in run.data.tags}
+    results = [each for each in outcomes if isinstance(each, Result)]
+    finished = {each.identity for each in results}
+    runs = _runs(tracking, suite, {each.benchmark for each in results})
+    there = {run.data.tags["identity"] for run in runs if FILES in run.data.tags}
     if registered:
         with tracking.reached():
             versions = tracking.client.search_model_versions(max_results=10 * RUNS_AT_ONCE)
@@ -42,7 +45,8 @@ def settled_results(
     if not wanted <= _noted(root, suite) & _reported(root, suite):
         return None
     try:
-        known = {run.data.tags["identity"] for run in _runs(tracking, suite)}
+        runs = _runs(tracking, suite, {cell.benchmark.name for cell in cells})
+        known = {run.data.tags["identity"] for run in runs}
     except StorageError:
         return None
     found = [stored_result(root, cell.identity) for cell in cells]
@@ -50,11 +54,13 @@ def settled_results(
     return results if wanted <= known and len(results) == len(cells) else None
 
 
-def _runs(tracking: Tracking, suite: str) -> list[Any]:
+def _runs(tracking: Tracking, suite: str, benchmarks: set[str]) -> list[Any]:
+    """Return the finished runs of a suite in the experiments of some problems."""
+    numbers = [tracking.at(registered_name(each)).experiment_id for each in sorted(benchmarks)]
     with tracking.reached():
         return list(
             tracking.client.search_runs(
-                [tracking.experiment_id],
+                numbers,
                 f"tags.`{suite_tag(suite)}` = 'yes' and attributes.status = 'FINISHED'",
                 max_results=RUNS_AT_ONCE,
             )

@@ -6,7 +6,7 @@ from torch.nn import functional
 
 from lsm_core.evaluation.edges import edge_ratio
 from lsm_core.experiments.presets import experiment, model_config
-from lsm_core.layers.kernels.convolution import convolve
+from lsm_core.layers.convolution import convolve
 from lsm_core.layers.residual_block import convolved, doubled
 from lsm_core.models.catalogue import build_model
 from lsm_core.models.lsm_ours import LsmOursConfig

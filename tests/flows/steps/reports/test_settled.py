@@ -14,6 +14,7 @@ from storage.location import Location
 from storage.runs.checkpoints import Checkpoints
 from storage.tracking.charts_page import suite_tag
 from storage.tracking.echo import FILES
+from storage.tracking.registry import registered_name
 from storage.tracking.store import Tracking, open_tracking
 from tests.lsm_core.reporting.results import result
 
@@ -28,10 +29,11 @@ def root(tmp_path: Path) -> Location:
 
 def recorded(root: Location, tracking: Tracking, *, with_files: bool = True) -> list[Result]:
     """Record runs as a suite leaves them: results, runs in MLflow, a report."""
-    results = [result(identity=cell.identity) for cell in CELLS]
+    results = [result(identity=cell.identity, benchmark="burgers") for cell in CELLS]
+    experiment = tracking.at(registered_name("burgers"))
     for each in results:
         keep_result(Checkpoints(root / "checkpoints" / each.identity), each)
-        run = tracking.client.create_run(tracking.experiment_id)
+        run = tracking.client.create_run(experiment.experiment_id)
         tags = {"identity": each.identity, suite_tag(SUITE): "yes"}
         if with_files:
             tags[FILES] = "1"
