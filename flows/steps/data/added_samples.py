@@ -31,6 +31,8 @@ from storage.errors import StorageError
 from storage.fields.files import FORMATS, read_fields
 from storage.location import Location
 
+OF_SAMPLES = [ending for ending, each in FORMATS.items() if not each.is_sample]
+"""What files with many samples end in; a text may be anything, such as somebody's notes."""
 SETTLED_SECONDS = 30.0
 """For how long a file must not have changed: a copy that still grows is left for the next time."""
 
@@ -68,7 +70,7 @@ def take_in(
     taken: dict[str, AddedSamples] = {}
     left = {}
     for path in sorted(folder.iterdir()):
-        if path.suffix not in FORMATS or path.name.startswith("."):
+        if path.suffix not in OF_SAMPLES or path.name.startswith("."):
             continue
         try:
             found = _take(path, benchmark, root, known or {}, settled)
