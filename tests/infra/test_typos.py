@@ -104,7 +104,7 @@ TYPOS = [
     (f"{KUBERNETES}/components/dask/scheduler.yaml", "tcpSocket", "tcpSoket"),
     (f"{KUBERNETES}/components/dask/workers.yaml", "--nworkers", "--nworker"),
     (f"{KUBERNETES}/components/gpu/kustomization.yaml", "patches", "patchs"),
-    (f"{KUBERNETES}/components/gpu/cell-worker.yaml", "nodeSelector", "nodeSelektor"),
+    (f"{KUBERNETES}/components/gpu/cell-worker.yaml", "tolerations", "tolerationz"),
     (f"{KUBERNETES}/components/gpu/cell-worker.yaml", "{name: cell-worker}", "{name: cel-worker}"),
     (f"{KUBERNETES}/components/kubernetes-jobs/job-worker.yaml", "--type=", "--typ="),
     (

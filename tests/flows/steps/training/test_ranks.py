@@ -23,6 +23,8 @@ from lsm_core.layers.ranks import rank
 from lsm_core.models.catalogue import build_model
 from lsm_core.models.lsm import release_form
 from lsm_core.result import Result
+from lsm_core.surrogates.normalization import fit_normalization
+from lsm_core.surrogates.surrogate import Surrogate
 from lsm_core.training.batches import Fields
 from lsm_core.training.config import TrainingConfig
 from lsm_core.training.loop import train_step
@@ -132,8 +134,11 @@ def test_a_rank_that_dies_ends_the_run_with_its_name_and_it_resumes(
 
 
 def test_a_layer_with_statistics_of_its_own_rank_is_refused() -> None:
-    model = torch.nn.Sequential(torch.nn.BatchNorm1d(3))
+    cell = three_epochs()
+    scale = fit_normalization("none", torch.rand(2, 4, 3))
+    model = Surrogate(torch.nn.Sequential(torch.nn.BatchNorm1d(3)), scale, scale)
+    shape, cpu = cell.data.benchmark.shape, torch.device("cpu")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trial, "n_ranks", lambda: 2)
         with pytest.raises(ValueError, match="statistics of its own rank"):
-            trial._on_device(model, three_epochs().training, torch.device("cpu"))
+            trial._on_device(model, cell.training, cpu, shape)

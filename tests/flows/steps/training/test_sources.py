@@ -128,7 +128,7 @@ def test_a_moved_and_renamed_module_changes_no_run(tree: Path) -> None:
 
 def test_a_changed_operator_changes_exactly_the_models_that_use_it(tree: Path) -> None:
     before = codes()
-    change(tree / CONVOLUTION, "enabled=False", "enabled=True")
+    change(tree / CONVOLUTION, "(n_inputs * n_outputs)", "(n_inputs + n_outputs)")
     changed = {name for name, code in codes().items() if code != before[name]}
     users = {"fno", "ufno"}
     assert changed == users | {f"{name} on points" for name in users}
