@@ -20,7 +20,7 @@ VerdictName = Literal[
 CHAMPION, PREVIOUS, CHALLENGER = "champion", "previous", "challenger"
 LOCKED = "locked_test_samples"
 """The tag of a name that says by which test samples a league is judged, from a change on."""
-SIZES = ("smoke", "quick", "matched", "paper", "release")
+SIZES = ("smoke", "quick", "matched", "night", "paper", "release")
 """Presets, the smallest first; one that is none of them is smaller than all."""
 ORIGINS = ("generated", "exported", "official")
 _ALIAS = re.compile(r"champion|challenger")
