@@ -69,7 +69,7 @@ def test_versions_are_added_named_and_brought_back(uri: str, tmp_path: Path) -> 
     for identity in ("first", "second"):
         tags = {"identity": identity, "dataset": "1234", "test/rel_l2": "0.01", "model": "fno"}
         versions.append(registry.record.add(name, tags))
-    assert registry.echo(name, uploads(uri, tmp_path)) == 2
+    assert registry.echo(name, uploads(uri, tmp_path)) == 3  # with the words of the name
     assert [v.number for v in versions] == [1, 2]
     assert versions[0].tags["dataset"] == "1234"
     assert registry.record.names() == ["pde-darcy"]
@@ -108,7 +108,7 @@ def test_a_change_holds_while_mlflow_is_away(
     away.note("pde-darcy", Change(aliases={"champion": 1}, reason="by hand"))
     assert "`lsm runs sync` sends it from the store" in caplog.text
     assert registry.find("pde-darcy@champion").number == 1
-    assert [registry.echo("pde-darcy") for _ in range(2)] == [1, 0]
+    assert [registry.echo("pde-darcy") for _ in range(2)] == [2, 0]  # the alias, and its words
 
 
 def test_what_is_not_there_is_said_with_what_is(database: str, tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_a_version_whose_upload_fails_comes_with_the_next_echo(
         with pytest.raises(OSError, match="disk is full"):
             registry.echo("pde-airfoil", uploads(database, tmp_path / "first"))
     assert registry.client.search_model_versions("name = 'pde-airfoil'") == []
-    assert registry.echo("pde-airfoil", uploads(database, tmp_path / "second")) == 1
+    assert registry.echo("pde-airfoil", uploads(database, tmp_path / "second")) == 2
     (made,) = registry.client.search_model_versions("name = 'pde-airfoil'")
     assert int(made.version) == 1
 
