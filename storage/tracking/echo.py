@@ -33,6 +33,7 @@ from mlflow.entities import (
     ViewType,
 )
 from mlflow.exceptions import MlflowException
+from mlflow.utils.mlflow_tags import MLFLOW_LOGGED_IMAGES
 
 from storage.credentials import without_credentials
 from storage.errors import StorageError
@@ -44,6 +45,8 @@ POINTS_AT_ONCE, NAMES_AT_ONCE = 1000, 100
 """What MLflow takes in one request."""
 DIGEST_LENGTH = 16
 """How much of a dataset's hash names it in MLflow, which has room for 36 signs."""
+PICTURES, HAS_PICTURES = "images", MLFLOW_LOGGED_IMAGES
+"""Where MLflow keeps pictures, and the tag that it sets when it has one."""
 FILES = "files"
 """The tag that says which files a run has; set when all of them are there."""
 # What the store refuses in these words it would refuse again.
@@ -249,13 +252,18 @@ def _set_status(tracking: Tracking, run: Run, record: RunRecord) -> None:
 def _send_files(tracking: Tracking, run: Run, record: RunRecord) -> int:
     if not (record.files or record.pictures) or (run.data.tags.get(FILES) == record.files_version):
         return 0
+    there = {} if FILES in run.data.tags else _known_files(tracking, run)
     for name, made in record.files.items():
         content = made()
+        if there.get(name) == len(content):
+            continue  # whoever sent it was killed before the end
         with tracking.reached(), tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / name
             file.write_bytes(content)
             tracking.client.log_artifact(run.info.run_id, str(file))
     for name, made in record.pictures.items():
+        if HAS_PICTURES in run.data.tags and any(f"/{name}+step+" in path for path in there):
+            continue  # MLflow would add it once more
         content = made()
         with tracking.reached():
             # Pillow is MLflow's way to take a picture; it takes long to import.
@@ -266,6 +274,13 @@ def _send_files(tracking: Tracking, run: Run, record: RunRecord) -> int:
     with tracking.reached():
         tracking.client.set_tag(run.info.run_id, FILES, record.files_version)
     return len(record.files) + len(record.pictures)
+
+
+def _known_files(tracking: Tracking, run: Run) -> dict[str, int | None]:
+    """Return the sizes of the files that MLflow has of a run, by path."""
+    with tracking.reached():
+        listed = [tracking.client.list_artifacts(run.info.run_id, at) for at in (None, PICTURES)]
+    return {each.path: each.file_size for entries in listed for each in entries}
 
 
 class Echo:
