@@ -5,9 +5,11 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
 export DO_NOT_TRACK := true
 export MLFLOW_DISABLE_TELEMETRY := true
+# A hundred thousand lines are imported by every process; compiled once, not each time.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup benchmark browser test test-all check audit faults stack stack-down clean
+.PHONY: help setup explore benchmark browser test test-all check audit faults stack stack-down clean
 
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -17,16 +19,22 @@ help:  ## show the targets
 # the builds that lie on a machine.
 $(VENV)/stamp: pyproject.toml constraints.txt
 	@echo "setting up $(VENV); this takes a minute or two, once"
+	@test -x $(BIN)/python || command -v $(PYTHON) >/dev/null || { echo "LSM needs Python 3.11, and \
+	$(PYTHON) is not here: install it (Debian: apt-get install python3.11-venv, macOS: brew install \
+	python@3.11), or name it: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11" | tr -d '\t' >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@grep -v '^torch==' constraints.txt > $(VENV)/pinned.txt
 	@$(PIP) "$$(grep '^uv==' constraints.txt)"
-	@$(BIN)/uv pip install -q --python $(BIN)/python --no-deps -r $(VENV)/pinned.txt \
+	@$(BIN)/uv pip install -q --compile-bytecode --python $(BIN)/python --no-deps -r $(VENV)/pinned.txt \
 		|| $(PIP) --no-deps -r $(VENV)/pinned.txt
 	@$(PIP) "$$(grep '^torch==' constraints.txt)"
 	@$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 setup: $(VENV)/stamp  ## install everything into .venv
+
+explore: setup  ## a page to play with the trained models that are in the box
+	$(BIN)/lsm explore
 
 benchmark: setup  ## prepare data, train, compare: the whole thing, in minutes
 	$(BIN)/lsm benchmark --preset quick --models lsm fno unet
@@ -43,7 +51,8 @@ audit: setup  ## known holes in the pinned packages, where the index tells of th
 	@$(BIN)/python infra/packages.py
 
 test: check  ## everything that takes seconds, and the end-to-end run
-	$(BIN)/python -m pytest -m 'not slow' --numprocesses auto --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m 'not slow' --numprocesses auto --dist loadfile --no-loadscope-reorder \
+		--durations 40 --durations-min 5
 
 browser:  ## Chromium for the tests of pages, where this machine lets us install it
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null \

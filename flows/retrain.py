@@ -29,12 +29,18 @@ from storage.location import Location
 from storage.runs.leases import Lease, Leases
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from flows.steps.models.judgement import Terms, Verdict
+    from lsm_core.benchmarks.benchmark import Benchmark
     from lsm_core.experiments.experiment import Experiment
+    from lsm_core.experiments.plans import AddedSamples
 
 DEPLOYMENT = "retrain/scheduled"
 JUDGED, CHANGED = "lsm.retraining.judged", "lsm.champion.changed"
 """The events of a verdict, and of a champion that changed."""
+STRANGE = "lsm.inputs.strange"
+"""The event of a champion that was given too many inputs unlike those it was trained on."""
 WEEK = 7 * 24 * 3600
 
 
@@ -211,7 +217,33 @@ def _challenge(
     before = {each.digest for each in retraining.added_of(base.data)}
     new = [each for each in retraining.added_of(planned.data) if each.digest not in before]
     shift = shift_of(new, base.data.benchmark, root, known)
-    return Challenge(experiment=planned, notes=(*notes, *([shift] if shift else [])))
+    strange = _strange_inputs(benchmark, result.identity, new, base.data.benchmark, root)
+    return Challenge(experiment=planned, notes=(*notes, *filter(None, (shift, strange))))
+
+
+def _strange_inputs(
+    benchmark: ProblemName,
+    identity: str,
+    new: "Sequence[AddedSamples]",
+    problem: "Benchmark",
+    root: Location,
+) -> str:
+    """Return how many new inputs the champion has not seen the like of, and emit an event if many.
+
+    Whoever makes data may wait for it: the champion asks for samples of that kind.
+    """
+    from flows.steps.data.added_samples import inputs_of
+    from flows.steps.models.trust import strange_note
+
+    said = strange_note(identity, inputs_of(new, problem, root), root) if new else ""
+    if said:
+        resource = {
+            "prefect.resource.id": f"lsm.model.{benchmark}",
+            "prefect.resource.name": f"pde-{benchmark}",
+            "lsm.benchmark": benchmark,
+        }
+        emit_event(STRANGE, resource=resource, payload={"reason": said})
+    return said
 
 
 def _verdict_on_the_last(benchmark: ProblemName, settings: Settings, terms: "Terms") -> list[str]:

@@ -11,11 +11,10 @@ from flows.engine.pool import cancel_cells
 from flows.engine.run_names import named
 from flows.engine.suite import Suite, finish_suite, link_report
 from flows.engine.tries import A_MONTH, tried_once_more
-from flows.errors import BadInput, CellsFailed
+from flows.errors import CellsFailed
 from flows.parameters import Benchmarks, Device, Models, Positive, Rows, Seeds, Where
 from flows.settings import current_settings
 from lsm_core.names import Precision, PresetName, StudyName
-from storage.errors import translated
 
 Results = list[dict[str, Any]]
 
@@ -69,21 +68,18 @@ def study(
 
     """
     from flows.steps.data.given import problems_named
-    from flows.steps.training.cells import bind, changed, computing, in_words
-    from lsm_core.studies.catalogue import study_cells
+    from flows.steps.training.cells import computing, named_study_cells
     from lsm_core.studies.sections import setting_table
 
     settings, changes = current_settings(), computing(precision, compile)
-    with translated(ValueError, into=BadInput):
-        wanted = study_cells(
-            name, preset, seeds, models, rows, problems_named(benchmarks, settings.root)
-        )
+    problems = problems_named(benchmarks, settings.root)
+    wanted, names = named_study_cells(name, preset, seeds, models, rows, problems, changes)
     suite = Suite(
         study=name,
         preset=preset,
         official=official,
-        cells=[bind(changed(cell.experiment, changes)) for cell in wanted],
-        names=[in_words(changes, cell.setting) for cell in wanted],
+        cells=wanted,
+        names=names,
         where=cells,
         device=device,
     )

@@ -53,8 +53,9 @@ def train(
         seeds: One run for each; none given means seed 0.
         threads: Of each training here; none given means all.
         ranks: Processes that train one model together, here.
-        source: The name of a problem, or the identity of a finished run: training starts from the
-            weights of the same model there. None means from random weights.
+        source: The name of a problem, the identity of a finished run, or a registered model such
+            as airfoil@champion: training starts from the weights of the same model there, as far
+            as they suit. None means from random weights.
         training: Settings of the preset to change, by name: epochs, learning_rate, batch_size, ...
         frozen: Parts of a model that starts from a source, by name, that stay as they are.
         official: Train on the published files, which are fetched and converted first; also for a
@@ -65,15 +66,22 @@ def train(
             train.
 
     """
-    from flows.steps.data.given import given_names, problem_named, problems_named
+    from flows.steps.data.given import problems_named
     from flows.steps.training.cells import chosen_cell
+    from flows.steps.training.starting import named_source
 
     settings = current_settings()
-    root = settings.root
-    begun = problem_named(source, root) if source in given_names(root) else source
+    begun = {model: named_source(source, model, settings) for model in models}
     wanted = [
-        chosen_cell(preset, *names, source=begun, training=training, frozen=frozen or [])
-        for names in product(problems_named(benchmarks, root) or (), models, seeds or [0])
+        chosen_cell(
+            preset,
+            *names,
+            source=begun[names[1]][0],
+            like=begun[names[1]][1],
+            training=training,
+            frozen=frozen or [],
+        )
+        for names in product(problems_named(benchmarks, settings.root) or (), models, seeds or [0])
     ]
     suite = Suite(
         study="train",

@@ -18,6 +18,11 @@ def ingest(options: argparse.Namespace) -> None:
     from storage.errors import translated
 
     files = files_of(options.files)
+    if options.look:
+        _look(options, files)
+        return
+    if not options.name:
+        raise BadInput("say what the problem is to be called by --as NAME, or --look at the files")
     with translated(ValueError, into=lambda error: BadInput(str(error))):
         declaration = _declaration(options, files)
     if not options.yes:
@@ -34,6 +39,28 @@ def ingest(options: argparse.Namespace) -> None:
     show(options, facts, _text(facts))
 
 
+def _look(options: argparse.Namespace, files: Any) -> None:
+    """Show the arrays of files, with shapes, units and, of a mesh, where they stand."""
+    from flows.steps.data.file_arrays import arrays_in
+
+    places = {"point": "at points", "cell": "in cells", "": ""}
+    found: dict[str, dict[str, Any]] = {
+        str(path): {
+            name: {"shape": list(a.shape), "unit": a.unit, "place": a.place}
+            for name, a in arrays_in(path).items()
+            if not (a.place and ("@" in name or name in ("x", "y", "z")))
+        }
+        for path in files
+    }
+    lines = []
+    for path, arrays in found.items():
+        lines.append(path)
+        for name, known in arrays.items():
+            size = "x".join(map(str, known["shape"])) or "one number"
+            lines.append(f"  {name}  {size}  {places[known['place']]} {known['unit']}".rstrip())
+    show(options, found, "\n".join(lines))
+
+
 def _declaration(options: argparse.Namespace, files: Any) -> "Declaration":
     from dataclasses import replace
 
@@ -43,7 +70,9 @@ def _declaration(options: argparse.Namespace, files: Any) -> "Declaration":
     check_name(options.name)
     if options.declare:
         return replace(read_declaration(options.declare), name=options.name)
-    return guessed(options.name, files, _wishes(options))
+    return guessed(
+        options.name, files, _wishes(options), lambda said: print(f"lsm: {said}", file=sys.stderr)
+    )
 
 
 def _wishes(options: argparse.Namespace) -> "Wishes":
@@ -55,6 +84,8 @@ def _wishes(options: argparse.Namespace) -> "Wishes":
         targets=tuple(options.targets),
         positions=tuple(options.positions),
         volume=options.volume,
+        at={"points": "point", "cells": "cell"}.get(options.at, ""),  # type: ignore[arg-type]
+        frames=options.frames,
         axes=axes,
         units=_pairs(options.unit, "--unit"),
         geometry=options.geometry,

@@ -36,7 +36,15 @@ Verbs = Any
 Argument = tuple[str, dict[str, Any]]
 STORE: Argument = ("--store", {"metavar": "URL", "help": "root of all data (LSM_STORE)"})
 JSON: Argument = ("--json", {"action": "store_true", "help": "print a result for programs"})
-PRESET: Argument = ("--preset", {"choices": PRESETS, "default": "quick"})
+PRESET: Argument = (
+    "--preset",
+    {
+        "choices": PRESETS,
+        "default": "quick",
+        "metavar": "PRESET",
+        "help": f"{', '.join(PRESETS)}; quick if none",
+    },
+)
 OFFICIAL: Argument = (
     "--official",
     {
@@ -150,7 +158,8 @@ def _add_data(verbs: Verbs) -> None:
 def _add_ingest(verbs: Verbs) -> None:
     made = _add(verbs, "ingest", ingest.ingest)
     made.add_argument("files", nargs="+", type=Path, help="files, or folders of them")
-    made.add_argument("--as", dest="name", required=True, metavar="NAME", help="of the problem")
+    made.add_argument("--as", dest="name", metavar="NAME", help="of the problem")
+    made.add_argument("--look", action="store_true", help="show what the files hold, and no more")
     made.add_argument("--declare", type=Path, metavar="FILE.toml", help="what the files hold")
     for flag, said in (
         ("--inputs", "arrays that predictions are made from"),
@@ -159,7 +168,19 @@ def _add_ingest(verbs: Verbs) -> None:
         ("--positions", "where the points are: an array, or one for each coordinate"),
     ):
         made.add_argument(flag, nargs="+", default=[], metavar="ARRAY", help=said)
-    made.add_argument("--volume", default="", metavar="ARRAY", help="of the cell around a point")
+    made.add_argument(
+        "--volume",
+        default="",
+        metavar="ARRAY",
+        help="of the cell around a point; of meshes it is known, and `none` leaves it out",
+    )
+    made.add_argument(
+        "--at",
+        choices=("points", "cells"),
+        help="where values of a mesh are to stand: its points, or centroids of its cells; where "
+        "the targets do if not said",
+    )
+    made.add_argument("--frames", default="", metavar="1:", help="of targets over time; -1 is last")
     made.add_argument(
         "--axes",
         action="append",
@@ -190,14 +211,15 @@ def _add_ingest(verbs: Verbs) -> None:
 
 def _add_training(verbs: Verbs) -> None:
     train = _add(verbs, "train", training.train, PRESET, OFFICIAL, *COMPUTING)
-    train.add_argument("model", choices=MODELS)
-    train.add_argument("benchmark", type=_problem, help=PROBLEMS)
+    train.add_argument("model", choices=MODELS, metavar="MODEL", help="`lsm list` names them")
+    train.add_argument("benchmark", type=_problem, metavar="BENCHMARK", help=PROBLEMS)
     train.add_argument("--seed", type=_seed, default=0)
     train.add_argument(
         "--from",
         dest="source",
         metavar="SOURCE",
-        help="start from the weights of a benchmark's model, or of a finished run by its identity",
+        help="start from the weights of a benchmark's model, of a finished run by its identity, or "
+        "of a model: airfoil@champion, which is registered, or darcy@shipped",
     )
     train.add_argument("--freeze", nargs="+", metavar="PART", help="parts that stay as they were")
     train.add_argument("--fraction", type=float, help="part of the training samples to use")
@@ -208,16 +230,26 @@ def _add_training(verbs: Verbs) -> None:
     train.add_argument("--selection", choices=("last", "best_validation", "best_test"))
     train.add_argument("--ranks", type=_positive, default=1, help="processes that train together")
     bench = _add(verbs, "benchmark", training.benchmark, PRESET, OFFICIAL, *COMPUTING)
-    bench.add_argument("--benchmarks", nargs="+", type=_problem, help=f"{PROBLEMS}; or all")
-    bench.add_argument("--models", nargs="+", choices=[*MODELS, "all"])
+    bench.add_argument(
+        "--benchmarks", nargs="+", type=_problem, metavar="NAME", help=f"{PROBLEMS}; or all"
+    )
+    bench.add_argument(
+        "--models",
+        nargs="+",
+        choices=[*MODELS, "all"],
+        metavar="NAME",
+        help="`lsm list` names them; or all",
+    )
     bench.add_argument("--seeds", nargs="+", type=_seed, default=[0])
     study = _add(verbs, "study", training.study, PRESET, OFFICIAL, *COMPUTING)
-    study.add_argument("name", choices=("efficiency", *get_args(StudyName)))
+    names = ("efficiency", *get_args(StudyName))
+    study.add_argument("name", choices=names, metavar="STUDY", help=", ".join(names))
     study.add_argument("--seeds", nargs="+", type=_seed, help="0; for stability 0 1 2 3 4")
     study.add_argument(
         "--models",
         nargs="+",
         choices=MODELS,
+        metavar="NAME",
         help="for efficiency the paper's if none, for resolutions and transfer later ones, too; "
         "for stability, lsm if none; the other studies are of LSM alone",
     )
@@ -226,6 +258,7 @@ def _add_training(verbs: Verbs) -> None:
         "--benchmarks",
         nargs="+",
         type=_problem,
+        metavar="NAME",
         help="for stability, all if none; for ablations, the paper's seven at paper and release, "
         "elasticity_p and darcy at smaller presets if none",
     )
@@ -246,30 +279,49 @@ def _add_training(verbs: Verbs) -> None:
 def _add_results(verbs: Verbs) -> None:
     report = _add(verbs, "report", results.report)
     said = "only its runs; all if none is named (of data: quick)"
-    report.add_argument("--preset", choices=PRESETS, help=said)
+    report.add_argument("--preset", choices=PRESETS, metavar="PRESET", help=said)
     report.add_argument("about", nargs="?", choices=("runs", "data", "results"), default="runs")
     report.add_argument("--out", default="RESULTS.md", help="page of all `results`; RESULTS.md")
     report.add_argument("--note", default="", help="a remark for the page of `results`")
     board = _add(verbs, "board", results.board)
-    board.add_argument("--preset", choices=PRESETS, help="only its runs; all if none is named")
+    said = "only its runs; all if none is named"
+    board.add_argument("--preset", choices=PRESETS, metavar="PRESET", help=said)
     board.add_argument("--out", type=Path, metavar="FOLDER", help="for one CSV a task, too")
     _add(verbs, "runs", results.runs).add_argument("action", choices=("sync",))
 
 
 def _add_models(verbs: Verbs) -> None:
     predict = _add(verbs, "predict", models.predict)
-    predict.add_argument("model", help="identity of a run, pde-NAME@champion, or a model folder")
+    predict.add_argument(
+        "model",
+        help="darcy and others come with the project; or the identity of a run, pde-NAME@champion, "
+        "a model folder",
+    )
     predict.add_argument(
         "input",
         type=Path,
+        nargs="?",
         help="file with the inputs: "
-        ".zarr, .nc, .npz, .mat, .npy, .h5, .hdf5, .pt, .csv, .txt or .dat",
+        ".zarr, .nc, .npz, .mat, .npy, .h5, .hdf5, .pt, .csv, .txt, .dat or a mesh; of your own "
+        "problem a folder of files, too",
     )
-    predict.add_argument("--out", type=Path, required=True, help="file for the predictions")
+    predict.add_argument(
+        "--out", type=Path, help="file or folder of predictions; INPUT_predicted.npz"
+    )
+    predict.add_argument(
+        "--seed",
+        type=_seed,
+        help="a sample of the problem in place of a file, one that no model was trained on",
+    )
+    predict.add_argument(
+        "--check", action="store_true", help="solve the sample of --seed, too, and show both"
+    )
     predict.add_argument("--plot", type=Path, metavar="FILE.svg")
     predict.add_argument("--vtk", type=Path, metavar="FILE.vtk")
+    explore = _add(verbs, "explore", models.explore)
+    explore.add_argument("--port", type=_positive, default=8765)
     serve = _add(verbs, "serve", models.serve)
-    serve.add_argument("benchmark", choices=BENCHMARKS)
+    serve.add_argument("benchmark", type=_problem, help=PROBLEMS)
     serve.add_argument(
         "--alias", default="champion", help="champion, champion-paper, previous, ..."
     )
@@ -287,7 +339,9 @@ def _add_models(verbs: Verbs) -> None:
     )
     registry.add_argument("--why", help="the reason to promote or roll back, which is kept")
     registry.add_argument("--alias", choices=("champion", "challenger"), help="of what is added")
-    registry.add_argument("--benchmark", choices=BENCHMARKS, help="of a released file")
+    registry.add_argument(
+        "--benchmark", choices=BENCHMARKS, metavar="NAME", help="of a released file"
+    )
     registry.add_argument("--name", help="what to call a released file; its own name otherwise")
 
 

@@ -1,8 +1,9 @@
 """What the commands of trained models do."""
 
 import argparse
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flows.cli.session import show
 
@@ -10,20 +11,169 @@ if TYPE_CHECKING:
     from flows.settings import Settings
 
 
+SHOWN = 10
+"""So many samples' numbers are printed; --json has all."""
+
+
 def predict(options: argparse.Namespace) -> None:
     """Predict fields with a trained model."""
+    from flows.errors import BadInput
     from flows.settings import current_settings
-    from flows.steps.models.prediction import Outputs, predict_file
+    from flows.steps.models.quick_start import without_compiler
+    from flows.steps.models.request import require_answerable
 
     settings = current_settings()
-    outputs = Outputs(fields=options.out, plot=options.plot, vtk=options.vtk)
+    if (options.seed is None) == (options.input is None):
+        raise BadInput("name a file of inputs, or say with --seed which sample of the problem")
+    if options.check and options.seed is None:
+        raise BadInput(
+            "--check solves for a sample of the problem: name it with --seed in place of a file"
+        )
+    require_answerable(options.model, options.input, settings.root)
+    with without_compiler():
+        from flows.steps.models.prediction import Outputs, predict_file
+
+    if options.seed is not None:
+        _predict_seed(options, settings)
+        return
+    fields = options.out or _beside(options.input)
+    outputs = Outputs(fields=fields, plot=options.plot, vtk=options.vtk)
     done = predict_file(options.model, options.input, outputs, settings.root, settings.tracking_uri)
     lines = [f"{done['samples']} samples by {done['model']}: {done['fields']}"]
     lines += [f"wrote {path}" for path in (done["plot"], *done["vtk"]) if path]
+    for numbers in done.get("numbers", [])[:SHOWN]:
+        lines += [f"{name}: {value:.6g}" for name, value in numbers.items()]
     if done["rel_l2"]:
         mean = sum(done["rel_l2"]) / len(done["rel_l2"])
         lines.append(f"mean relative L2 error against the targets in the file: {mean:.5f}")
+    lines += _trust_lines(done["trust"])
     show(options, done, "\n".join(lines))
+
+
+def _beside(source: Path) -> Path:
+    """Return what predictions are called if nothing is said; a mesh and a folder stay such."""
+    from storage.fields.files import format_of
+    from storage.fields.meshes import WRITABLE
+
+    if source.is_dir() and source.suffix != ".zarr":
+        return Path(f"{source.name}_predicted")
+    if format_of(source).is_mesh:
+        ending = source.suffix if source.suffix.lower() in WRITABLE else ".vtu"
+        return Path(f"{source.stem}_predicted{ending}")
+    return Path(f"{source.stem}_predicted.npz")
+
+
+def _predict_seed(options: argparse.Namespace, settings: "Settings") -> None:
+    """Predict a sample of the model's own problem, and solve for it if that is asked for."""
+    import tempfile
+    import time
+
+    import numpy as np
+
+    from flows.errors import BadInput
+    from flows.steps.models.prediction import Outputs, find_model, predict_file
+    from lsm_core.benchmarks.variations import NEW_SEEDS, inputs_of
+    from lsm_core.solvers.convergence import SolveFailed
+
+    problem = find_model(options.model, settings.root, settings.tracking_uri).benchmark
+    began = time.perf_counter()
+    try:
+        made = problem.generate if options.check else partial(inputs_of, problem)
+        sample = made(NEW_SEEDS + options.seed)
+    except (SolveFailed, LookupError, ValueError) as error:  # no seed makes what was given
+        raise BadInput(f"there is no sample {options.seed} of {problem.name}: {error}") from error
+    solver = time.perf_counter() - began
+    fields = options.out or Path(f"{problem.name}_{options.seed}_predicted.npz")
+    outputs = Outputs(fields=fields, plot=options.plot, vtk=options.vtk)
+    told = problem.with_role("input")
+    if options.check:
+        told = (*told, *problem.with_role("target"))
+    known = {variable.name: sample[variable.name][None] for variable in told}
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "sample.npz"
+        np.savez(source, allow_pickle=False, **known)
+        began = time.perf_counter()
+        done = predict_file(options.model, source, outputs, settings.root, settings.tracking_uri)
+        model = time.perf_counter() - began
+    lines = [f"sample {options.seed} of {problem.name} by {done['model']}: {done['fields']}"]
+    lines += [f"wrote {path}" for path in (done["plot"], *done["vtk"]) if path]
+    lines += _trust_lines(done["trust"])
+    if options.check:
+        done |= {"solver_seconds": solver, "model_seconds": model}
+        lines.append(
+            f"the solver says: relative error {done['rel_l2'][0]:.2%}; it took {solver:.2f} s, the "
+            f"model with its opinion {model:.2f} s"
+        )
+    show(options, done, "\n".join(lines))
+
+
+def _trust_lines(trust: dict[str, Any] | None) -> list[str]:
+    """Return what is thought of predictions, in words."""
+    if trust is None:
+        return ["expected error: not known, this model is not calibrated on such a grid"]
+    errors, strange = trust["expected_error"], trust["is_strange"]
+    middle = sorted(errors)[len(errors) // 2]
+    several = f", from {min(errors):.2%} to {max(errors):.2%}" if len(errors) > 1 else ""
+    lines = [
+        f"expected relative error: at most {middle:.2%}{several} (holds for "
+        f"{trust['coverage']:.0%} of samples like those of training)"
+    ]
+    which = [str(number) for number, found in enumerate(strange) if found]
+    if not which:
+        return [*lines, "inputs: like the training samples"]
+    shown = ", ".join(which[:8]) + (", ..." if len(which) > 8 else "")
+    return [
+        *lines,
+        f"inputs: {len(which)} of {len(strange)} are unlike the training samples (number {shown}); "
+        "the expected error does not hold for them",
+    ]
+
+
+def explore(options: argparse.Namespace) -> None:
+    """Open a page on this machine: the surrogate at once, the solver beside it."""
+    import uvicorn
+
+    from flows.errors import BadInput
+    from flows.steps.models.quick_start import without_compiler
+    from flows.steps.models.shipped import shipped_names
+
+    if not shipped_names():
+        raise BadInput(
+            "no trained model comes with this copy of the project; "
+            "`python -m infra.box STORE` makes them from finished runs"
+        )
+    with without_compiler():
+        import torch
+
+        from flows.explorer.app import explorer
+
+    torch.set_num_threads(1)  # one small sample at a time: threads would wait for each other
+    _require_free(options.port)
+    print(f"the page is at http://127.0.0.1:{options.port}; Ctrl-C ends it", flush=True)
+    uvicorn.run(
+        explorer(),
+        host="127.0.0.1",  # no other machine is to reach it
+        port=options.port,
+        log_level="warning",
+        limit_concurrency=200,
+        timeout_keep_alive=5,
+    )
+
+
+def _require_free(port: int) -> None:
+    import socket
+
+    from flows.errors import BadInput
+
+    with socket.socket() as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise BadInput(
+                f"port {port} of 127.0.0.1 cannot be used ({error.strerror}); choose another "
+                "with --port"
+            ) from error
 
 
 def serve(options: argparse.Namespace) -> None:

@@ -71,23 +71,38 @@ def result_table(results: Sequence[Mapping[str, Any]]) -> str:
 
 
 def show_where(
-    options: argparse.Namespace, settings: "Settings", report: str, suite: str = ""
-) -> None:
-    """Tell people where to look further: the report, and the charts of a suite or of all runs."""
-    if options.json:
-        return
-    from flows.steps.reports.comparison_runs import comparison_page
-    from storage.credentials import without_credentials
-    from storage.errors import StoreUnavailable
-    from storage.tracking.store import open_tracking
+    options: argparse.Namespace,
+    settings: "Settings",
+    report: str,
+    suite: str = "",
+    charts: str = "",
+) -> str:
+    """Tell people where to look further: the report, and the charts of a suite or of all runs.
 
+    Return the page of MLflow with the charts: the one that is given, which is not looked at again,
+    or one that has all that is finished; nothing if MLflow is away, or nobody reads it here.
+    """
+    if options.json:
+        return charts
     print(f"\nReport:  {shown_path(report)}")
-    try:
-        tracking = open_tracking(settings.tracking_uri, settings.root)
-        charts = comparison_page(settings.root, tracking, suite)
-    except StoreUnavailable as error:
-        print(f"MLflow:  {error}; `lsm runs sync` sends what waits")
-        return
+    if not charts:
+        from flows.steps.reports.comparison_runs import comparison_page
+        from storage.errors import StoreUnavailable
+        from storage.tracking.store import open_tracking
+
+        try:
+            tracking = open_tracking(settings.tracking_uri, settings.root)
+            charts = comparison_page(settings.root, tracking, suite)
+        except StoreUnavailable as error:
+            print(f"MLflow:  {error}; `lsm runs sync` sends what waits")
+            return ""
+    _show_charts(settings, charts)
+    return charts
+
+
+def _show_charts(settings: "Settings", charts: str) -> None:
+    from storage.credentials import without_credentials
+
     if settings.tracking_uri.startswith("http"):
         print(f"MLflow:  {settings.mlflow_address}/{charts}")
         return

@@ -36,7 +36,7 @@ from prefect.states import AwaitingRetry, Cancelling
 
 from flows.engine.progress import current_progress
 from flows.engine.schedule import Schedule, cell_name
-from flows.engine.server_loss import is_server_loss
+from flows.engine.server_loss import is_server_loss, tells_server_loss
 from flows.engine.sizes import Sizes
 from flows.engine.suite import Suite
 from flows.errors import CellsFailed
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 MOST_STARTS = 3
 """How often a run that crashes is started; infra/automations.yaml brings it back until then."""
 COMES_BACK_WITHIN = timedelta(minutes=2)
-"""A crashed run that the automation has not brought back after so long is brought back by us.
+"""A run that the automation has not brought back after so long is brought back by us.
 
 It has missed the event: the server loses one when its database is locked, or when it is killed.
 """
@@ -206,9 +206,9 @@ class Pool:
             return None
         if result := self._result(cell):
             return result
-        if run.state.type == StateType.CRASHED and run.run_count < MOST_STARTS:
+        if _comes_back(run):
             if datetime.now(UTC) - run.state.timestamp > COMES_BACK_WITHIN:
-                client.set_flow_run_state(run.id, AwaitingRetry(message="It crashed."))
+                client.set_flow_run_state(run.id, AwaitingRetry(message="It comes back."))
             return None
         if run.state.type == StateType.CANCELLED and not _is_ours(client, run):
             return CANCELLED_WITH_ANOTHER
@@ -218,6 +218,14 @@ class Pool:
         from flows.steps.results import stored_result
 
         return stored_result(self._settings.root, cell.identity)
+
+
+def _comes_back(run: FlowRun) -> bool:
+    """Return whether a run that has ended is started again: it crashed, or lost the server."""
+    assert run.state is not None
+    crashed = run.state.type == StateType.CRASHED
+    lost = run.state.type == StateType.FAILED and tells_server_loss(run.state.message)
+    return (crashed or lost) and run.run_count < MOST_STARTS
 
 
 def cell_tag(cell: "BoundExperiment") -> str:

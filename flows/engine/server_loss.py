@@ -11,6 +11,8 @@ from prefect.exceptions import PrefectHTTPStatusError
 
 OF_THE_SERVER = (httpx.TransportError, ConcurrencySlotAcquisitionError, OlderSlotError)
 SERVER_ERROR = 500
+ENDED_WITH = "Flow run encountered an exception: "
+"""How Prefect's message of a flow that failed begins; the error's name and words follow."""
 
 
 def is_server_loss(error: object) -> bool:
@@ -21,3 +23,19 @@ def is_server_loss(error: object) -> bool:
     if isinstance(error, PrefectHTTPStatusError):
         return error.response.status_code >= SERVER_ERROR
     return isinstance(error, OF_THE_SERVER)
+
+
+def tells_server_loss(message: str | None) -> bool:
+    """Return whether the message of a failed run names such an error."""
+    name, _, words = (message or "").removeprefix(ENDED_WITH).partition(":")
+    if not (message or "").startswith(ENDED_WITH):
+        return False
+    if name == PrefectHTTPStatusError.__name__:
+        return words.strip().startswith("Server error")
+    known = {ConcurrencySlotAcquisitionError.__name__, *_names(httpx.TransportError)}
+    return name in known
+
+
+def _names(error: type[Exception]) -> set[str]:
+    """Return the names of an error and of all that are made of it."""
+    return {error.__name__}.union(*(_names(each) for each in error.__subclasses__()))

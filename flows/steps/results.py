@@ -3,7 +3,6 @@
 import json
 
 from lsm_core.result import Begun, Epoch, Result
-from lsm_core.training.state import saved_notes
 from storage.errors import CheckpointCorrupt
 from storage.location import Location
 from storage.runs.checkpoints import Checkpoints
@@ -71,6 +70,8 @@ def kept_traceback(checkpoints: Checkpoints) -> bytes | None:
 
 def saved_history(checkpoints: Checkpoints) -> tuple[Epoch, ...]:
     """Return the epochs that the last checkpoint of a run has passed; none without one."""
+    from lsm_core.training.state import saved_notes  # torch takes seconds
+
     content = checkpoints.latest()
     if content is None:
         return ()

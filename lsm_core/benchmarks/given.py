@@ -96,12 +96,6 @@ class GivenProblem(Benchmark):
         """Return the number of coordinates of a point."""
         return next((v.shape[-1] for v in self.arrays if v.name == POSITIONS), len(self.space))
 
-    @property
-    def n_point_fields(self) -> int:
-        """Return the channels of inputs that differ from point to point, positions apart."""
-        fields = [v for v in self.with_role("input") if v.name != POSITIONS and self.is_field(v)]
-        return sum(prod(v.shape[len(self.space) :]) for v in fields)
-
     def is_field(self, variable: Variable) -> bool:
         """Return whether a variable has values at points; if not, it is one for the whole."""
         return variable.dims[: len(self.space)] == self.space
@@ -159,11 +153,19 @@ class GivenProblem(Benchmark):
             for v in (*self.with_role("input"), *self.with_role("target"))
             if v.name != POSITIONS and self.is_field(v)
         ]
+        if not any(variable.role == "target" for variable in fields):
+            fields.append(self.with_role("target")[-1])  # a number, drawn at every point
+
+        def values(variable: Variable) -> np.ndarray[Any, np.dtype[Any]]:
+            if self.is_field(variable):
+                return sample[variable.name].reshape(*shape, -1)[..., -1]
+            return np.full(shape, np.ravel(sample[variable.name])[-1])
+
         return [
             Panel(
                 title=variable.name.replace("_", " "),
                 positions=tuple(_taken(positions[axis], where) for axis in axes),
-                values=_taken(sample[variable.name].reshape(*shape, -1)[..., -1], where),
+                values=_taken(values(variable), where),
                 unit=variable.unit,
             )
             for variable in fields

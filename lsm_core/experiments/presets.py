@@ -117,7 +117,10 @@ def model_config(preset: PresetName, benchmark: Problem, model: ModelName) -> Mo
     problem = protocol.published.benchmark
     if not isinstance(problem, GivenProblem):
         return points
-    return replace(points, n_fields=problem.n_point_fields, averaged=True)
+    # Parameters of a sample are read at every point: in the code of the shape they would only bend
+    # the grid.
+    n_fields = problem.shape.n_inputs - problem.n_position_axes
+    return replace(points, n_fields=n_fields, averaged=True)
 
 
 @cache

@@ -142,8 +142,11 @@ def given_protocol(plan: GivenPlan) -> Protocol:
             n_test=min(n_others, plan.n_test),
         )
 
-    quick = first(GIVEN_QUICK, GIVEN_QUICK // 5)
-    epochs = max(6, min(100, GIVEN_STEPS * GIVEN_BATCH // max(1, quick.n_train)))
+    quick, night = first(GIVEN_QUICK, GIVEN_QUICK // 5), first(GIVEN_NIGHT, GIVEN_NIGHT // 5)
+
+    def epochs(n_steps: int, n_train: int, most: int) -> int:
+        return max(6, min(most, n_steps * GIVEN_BATCH // max(1, n_train)))
+
     # Where a point is the same in all samples it has scales of its own; positions that are no grid
     # go into the unit cube, where models on points want them.
     inputs: Scheme = "box" if problem.positions == "scattered points" else "channel"
@@ -152,8 +155,10 @@ def given_protocol(plan: GivenPlan) -> Protocol:
     return Protocol(
         smoke=first(16, 4),
         quick=quick,
+        night=night,
         published=plan,
-        quick_epochs=epochs,
+        quick_epochs=epochs(GIVEN_STEPS, quick.n_train, 100),
+        night_epochs=epochs(GIVEN_NIGHT_STEPS, night.n_train, 200),
         quick_batch=GIVEN_BATCH,
         quick_modes=tuple(min(16 if len(sizes) == 1 else 12, max(1, n // 2)) for n in sizes)
         if problem.positions != "scattered points"
@@ -165,6 +170,8 @@ def given_protocol(plan: GivenPlan) -> Protocol:
 
 GIVEN_QUICK, GIVEN_STEPS, GIVEN_BATCH = 1000, 3000, 4
 """Of problems that somebody brought at preset quick: training samples, steps and samples a step."""
+GIVEN_NIGHT, GIVEN_NIGHT_STEPS = 5000, 12000
+"""The same at preset night."""
 
 
 def plan_from_plain(plain: Mapping[str, Any], preset: PresetName) -> DataPlan:

@@ -76,16 +76,13 @@ class GalerkinAttention(nn.Module):
 
     def forward(self, points: Points, positions: Float[Tensor, "point axis"]) -> Points:
         """Return the attended values of every point."""
-        query = self._by_head(self.query(points))
-        key = self.key_norm(self._by_head(self.key(points)))
-        value = self.value_norm(self._by_head(self.value(points)))
+        query = self.query(points).unflatten(2, (self.n_heads, -1)).transpose(1, 2)
+        key = self.key_norm(self.key(points).unflatten(2, (self.n_heads, -1)))
+        value = self.value_norm(self.value(points).unflatten(2, (self.n_heads, -1)))
         positions = positions.expand(*query.shape[:2], *positions.shape)
         query, key, value = (torch.cat([positions, part], dim=-1) for part in (query, key, value))
         attended = query @ (key.mT @ value / points.shape[1])  # (batch, head, point, axis channel)
         return self.output(attended.transpose(1, 2).flatten(2))
-
-    def _by_head(self, points: Points) -> Float[Tensor, "batch head point head_width"]:
-        return points.unflatten(2, (self.n_heads, -1)).transpose(1, 2)
 
 
 class HeadNorm(nn.Module):
@@ -97,11 +94,14 @@ class HeadNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(n_heads, 1, head_width))
 
     def forward(
-        self, values: Float[Tensor, "batch head point channel"]
+        self, values: Float[Tensor, "batch point head channel"]
     ) -> Float[Tensor, "batch head point channel"]:
-        """Return the normalised values."""
-        # Contiguous: of other layouts torch's own formula for shapes misjudges the gradient's.
-        normalized = functional.layer_norm(values.contiguous(), values.shape[-1:])
+        """Return the normalised values, head by head.
+
+        They are transposed after the normalisation, whose gradient is contiguous, which torch's
+        compiler does not know: before a transposition it would take the wrong layout for it.
+        """
+        normalized = functional.layer_norm(values, values.shape[-1:]).transpose(1, 2)
         return torch.addcmul(self.bias, normalized, self.weight)
 
 

@@ -204,25 +204,35 @@ def _bars(
     )
 
 
-def cost_scatter(points: Mapping[str, tuple[float, float, float]]) -> str:
-    """Return error against seconds an epoch, the area of a disc its model's parameters.
+Discs = Mapping[str, tuple[float, float, float]]
+"""Seconds an epoch, error and number of parameters, by model."""
 
-    `points` has seconds, error and number of parameters of every model.
+
+def cost_scatters(points: Mapping[str, Discs]) -> str:
+    """Return error against seconds an epoch, a small diagram a problem, all in one figure.
+
+    The area of a disc is its model's parameters; a model has one colour in all of them.
     """
-    largest = max(parameters for *_, parameters in points.values())
-    with canvas(PHONE, 3.4) as figure:
-        axes = figure.subplots()
-        for model, style in line_styles(points).items():
-            seconds, error, parameters = points[model]
-            area = 20 + 500 * parameters / largest
-            axes.scatter(seconds, error, s=area, color=style["color"], alpha=0.55, linewidths=0)
-            axes.annotate(
-                model, (seconds, error), xytext=(5, 5), textcoords="offset points", fontsize=8
-            )
-        axes.margins(0.18)
-        scale(axes.xaxis, [seconds for seconds, *_ in points.values()])
-        scale(axes.yaxis, [error for _, error, _ in points.values()])
-        axes.set(xlabel="seconds an epoch [s]", ylabel=ERROR)
+    largest = max(parameters for own in points.values() for *_, parameters in own.values())
+    styles = line_styles(dict.fromkeys(model for own in points.values() for model in own))
+    n_columns = min(2, len(points))
+    n_rows = -(-len(points) // n_columns)
+    with canvas(PHONE * (1 if n_columns == 1 else 1.7), 3.0 * n_rows + 0.4) as figure:
+        grid = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
+        for axes, (problem, own) in zip(grid, points.items(), strict=False):
+            for model, (seconds, error, parameters) in own.items():
+                area = 20 + 350 * parameters / largest
+                colour = styles[model]["color"]
+                axes.scatter(seconds, error, s=area, color=colour, alpha=0.55, linewidths=0)
+                axes.annotate(
+                    model, (seconds, error), xytext=(5, 5), textcoords="offset points", fontsize=8
+                )
+            axes.margins(0.18)
+            scale(axes.xaxis, [seconds for seconds, *_ in own.values()])
+            scale(axes.yaxis, [error for _, error, _ in own.values()])
+            axes.set(title=problem, xlabel="seconds an epoch [s]", ylabel=ERROR)
+        for axes in grid[len(points) :]:
+            axes.set_visible(False)
         return svg_of(figure)
 
 
@@ -277,6 +287,24 @@ def error_pairs(pairs: Mapping[str, tuple[Sequence[float], Sequence[float]]]) ->
             aspect="equal",
             xlabel="champion's relative L2 error",
             ylabel="challenger's (below: better)",
+        )
+        legend_below(figure)
+        return svg_of(figure)
+
+
+def coverage(curves: Mapping[str, Mapping[float, float]]) -> str:
+    """Return how many errors stay below the expected one, against how many should, a line a model.
+
+    Above the diagonal a model expects more than it errs, below it promises too much.
+    """
+    with canvas(PHONE, 3.6) as figure:
+        axes = figure.subplots()
+        axes.plot([0, 1], [0, 1], color=QUIET, linewidth=1, label="as stated")
+        for model, style in line_styles(curves).items():
+            stated = sorted(curves[model])
+            axes.plot(stated, [curves[model][part] for part in stated], **style, label=model)
+        axes.set(
+            xlim=(0, 1), ylim=(0, 1.02), xlabel="coverage stated", ylabel="coverage on test samples"
         )
         legend_below(figure)
         return svg_of(figure)

@@ -35,7 +35,7 @@ STYLE = f"""
   --page: #14171b; --ground: #191d22; --soft: #20252b; {_variables(DARK_COLOURS)} }} }}
 * {{ box-sizing: border-box; }}
 body {{ font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--page);
-  max-width: 62rem; margin: 2rem auto; padding: 0 1rem; overflow-wrap: break-word; }}
+  max-width: 77rem; margin: 2rem auto; padding: 0 1rem; overflow-wrap: break-word; }}
 h1 {{ font-size: 1.6rem; margin-bottom: 0.2rem; }}
 h2 {{ font-size: 1.25rem; margin-top: 2.6rem; border-top: 1px solid var(--line);
   padding-top: 1.2rem; }}

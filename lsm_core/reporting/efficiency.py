@@ -7,7 +7,7 @@ from typing import Any
 
 from lsm_core.evaluation.cost import Cost as Figures
 from lsm_core.names import ModelName
-from lsm_core.reporting.charts import MOST_LINES, against_size, cost_scatter
+from lsm_core.reporting.charts import MOST_LINES, against_size, cost_scatters
 from lsm_core.reporting.comparison import OverSeeds, Row, difference, places_within, ranks
 from lsm_core.reporting.document import Block, Picture
 from lsm_core.reporting.published_results import published_costs
@@ -104,8 +104,8 @@ def efficiency_blocks(
 
 
 def scatter_pictures(rows: Sequence[Row], preset: str) -> list[Picture]:
-    """Return error against time at a preset for every benchmark with two models or more."""
-    pictures = []
+    """Return error against time at a preset, for all problems with two models or more at once."""
+    found = {}
     for benchmark in dict.fromkeys(row.benchmark for row in rows):
         own = {
             row.model: (row.seconds_per_epoch, row.errors.mean, float(row.n_parameters))
@@ -113,12 +113,14 @@ def scatter_pictures(rows: Sequence[Row], preset: str) -> list[Picture]:
             if row.benchmark == benchmark and row.errors.values
         }
         if len(own) > 1:
-            caption = (
-                f"{benchmark}, preset {preset}: test error against seconds an epoch; the area of "
-                "a disc grows with the number of parameters. Below and to the left is better."
-            )
-            pictures.append(Picture(cost_scatter(own), caption))
-    return pictures
+            found[benchmark] = own
+    if not found:
+        return []
+    caption = (
+        f"{', '.join(found)}, preset {preset}: test error against seconds an epoch; the area of "
+        "a disc grows with the number of parameters. Below and to the left is better."
+    )
+    return [Picture(cost_scatters(found), caption)]
 
 
 def _cost_table(costs: Sequence[Cost]) -> Table:

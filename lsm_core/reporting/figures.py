@@ -3,12 +3,13 @@
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count, zip_longest
 from typing import Any, TypeVar, get_args
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
@@ -62,6 +63,14 @@ LETTER, LEGEND_LINE, LEGEND_ROW = 0.063, 0.55, 0.16
 the height of a row."""
 PHONE = 4.9
 """Inches: a figure of this width has letters of nine points or so on a phone, too."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PanelOnMesh(Panel):
+    """A picture of the cells of a mesh, one for each value, drawn in place of points."""
+
+    polygons: tuple[np.ndarray[Any, np.dtype[Any]], ...]
+    """Their corners, each `(n, 2)`."""
 
 
 @contextmanager
@@ -254,7 +263,16 @@ def draw_panel(
     x, y = panel.positions
     options: dict[str, Any] = {"cmap": colours, "vmin": limits[0], "vmax": limits[1]}
     # Cells and points are drawn as pixels inside the SVG: as shapes they would be megabytes.
-    if panel.values.ndim == 2:
+    drawn: Any
+    if isinstance(panel, PanelOnMesh):
+        low, high = limits
+        drawn = PolyCollection(panel.polygons, cmap=colours, rasterized=True)
+        drawn.set_array(panel.values)
+        drawn.set_clim(low, high)
+        drawn.set_edgecolor("face")
+        axes.add_collection(drawn)
+        axes.autoscale_view()
+    elif panel.values.ndim == 2:
         drawn = axes.pcolormesh(x, y, panel.values, shading="gouraud", rasterized=True, **options)
     else:
         drawn = axes.scatter(x, y, c=panel.values, s=6, rasterized=True, **options)

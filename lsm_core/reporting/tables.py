@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
-from math import isfinite
+from math import isfinite, prod
 from typing import Literal
 
 from lsm_core.reporting.comparison import (
@@ -225,6 +225,43 @@ def comparison_table(rows: Sequence[Row]) -> Table:
         errors,
         headings=(*errors.headings, *COSTS),
         rows=tuple((*line, *_costs(row)) for line, row in zip(errors.rows, rows, strict=True)),
+    )
+
+
+def target_table(results: Sequence[Result]) -> Table | None:
+    """Return the error of every target by itself, where a problem has several; None otherwise.
+
+    A number of the whole sample stands beside fields.
+    """
+    data = results[0].settings.get("data", {}) if results else {}
+    arrays = data.get("parameters", {}).get("arrays", []) if "given" in data else []
+    targets = [each for each in arrays if each["role"] == "target"]
+    if len(targets) < 2:
+        return None
+    space = set(data["parameters"]["space"])
+    channels = [
+        prod(n for dim, n in zip(v["dims"], v["shape"], strict=True) if dim not in space)
+        for v in targets
+    ]
+    firsts = [sum(channels[:n]) + 1 for n in range(len(channels))]
+
+    def error(result: Result, first: int, n: int) -> str:
+        own = [result.test.get(f"rel_l2_channel_{k}") for k in range(first, first + n)]
+        known = [each for each in own if each is not None]
+        return f"{sum(known) / len(known):.4f}" if known else "–"
+
+    return Table(
+        headings=("model", "seed", *(v["name"] for v in targets)),
+        rows=tuple(
+            (
+                row_name(result),
+                str(result.seed),
+                *(error(result, f, n) for f, n in zip(firsts, channels, strict=True)),
+            )
+            for result in results
+        ),
+        n_names=2,
+        caption="Relative error of each target by itself, over the test samples.",
     )
 
 

@@ -15,7 +15,8 @@ from lsm_core.configuration import from_plain
 from lsm_core.models.catalogue import MODELS, ModelConfig, build_model, model_name
 from lsm_core.models.point_cloud import PointCloudConfig
 from lsm_core.names import ModelName
-from lsm_core.problems.fields import stack_channels, unstack_channels
+from lsm_core.problems.fields import stack_channels
+from lsm_core.problems.pooling import unstack_targets
 from lsm_core.problems.sample import Sample
 from lsm_core.problems.shape import ProblemShape
 from lsm_core.problems.variable import Variable
@@ -23,6 +24,7 @@ from lsm_core.surrogates.normalization import Normalization
 from lsm_core.surrogates.operator import shape_of_one_step
 from lsm_core.surrogates.rollout import Rollout
 from lsm_core.surrogates.surrogate import POINTS_AT_ONCE, Surrogate, predict
+from lsm_core.surrogates.trust import Opinion, Trust
 
 GRIDS_KEPT = 4
 
@@ -52,7 +54,8 @@ class TrainedModel:
     @property
     def grid(self) -> dict[str, int]:
         """Return the number of points along each axis of space in training."""
-        sizes = _sizes(self.targets[0])
+        fields = (_sizes(v) for v in (*self.targets, *self.inputs))
+        sizes = next(sizes for sizes in fields if all(axis in sizes for axis in self.space))
         return {axis: sizes[axis] for axis in self.space}
 
     def at(self, grid: Mapping[str, int]) -> "TrainedModel":
@@ -132,13 +135,25 @@ class Predictor:
         Samples are the first axis of every array. The grid is that of the arrays; along an axis
         that no input has it is that of training.
         """
+        return self.with_opinion(arrays, None)[0]
+
+    def with_opinion(
+        self, arrays: Sample, trust: Trust | None
+    ) -> tuple[dict[str, np.ndarray[Any, np.dtype[Any]]], Opinion | None]:
+        """Return the target variables, and what is to be thought of each sample of them.
+
+        Nothing is thought without a calibration, or on another grid than that of the calibration.
+        """
         grid = self._checked_grid(arrays)
         model = self.model.at(grid)
         values = {v.name: np.asarray(arrays[v.name], dtype=np.float32) for v in model.inputs}
         inputs = torch.tensor(stack_channels(values, model.inputs, grid))
         batch_size = max(1, POINTS_AT_ONCE // prod(grid.values()))
-        predicted = predict(self.surrogate(grid), inputs, batch_size)
-        return unstack_channels(predicted.numpy(), model.targets, grid)
+        surrogate = self.surrogate(grid)
+        predicted = predict(surrogate, inputs, batch_size)
+        known = trust is not None and grid == self.model.grid
+        opinion = trust.opinion(surrogate, inputs, predicted) if trust and known else None
+        return unstack_targets(predicted.numpy(), model.targets, grid), opinion
 
     def surrogate(self, grid: Mapping[str, int] | None = None) -> Surrogate:
         """Return the model with its normalisations; a ValueError if it cannot move to the grid."""

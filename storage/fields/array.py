@@ -21,6 +21,8 @@ class FieldArray(FileArray):
     """As the file says; empty if it says nothing."""
     place: Place = ""
     """On a mesh: whether values stand at points or in cells."""
+    axes: tuple[str, ...] = ()
+    """What the file says they are; empty if it says nothing."""
 
 
 def mapped_member(

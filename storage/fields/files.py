@@ -14,17 +14,20 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import xarray as xr
 
 from storage.errors import PublishedFileInvalid, StorageError, translated
 from storage.fields.array import FieldArray, mapped_member
+from storage.fields.meshes import mesh_arrays
 from storage.fields.tables import comsol_arrays, csv_arrays
 from storage.fields.torch_files import torch_arrays
 from storage.location import whole_or_nothing
 from storage.official.files import FileArray, mat_names, open_array
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = dict[str, Array]
@@ -49,7 +52,7 @@ class Format:
 
     arrays: Callable[[Path], Openers]
     """The arrays of a file by name, each opened when it is asked for."""
-    write: Callable[[Path, xr.Dataset], None] | None = None
+    write: Callable[[Path, "xr.Dataset"], None] | None = None
     is_sample: bool = False
     """Whether a file is one sample: points are its rows, and there is no axis of samples."""
     is_mesh: bool = False
@@ -101,7 +104,7 @@ def _guarded(path: Path, array: FieldArray) -> Callable[[Any], Array]:
     return read
 
 
-def write_fields(path: Path, content: xr.Dataset) -> None:
+def write_fields(path: Path, content: "xr.Dataset") -> None:
     """Write a file whole or not at all; an older file is replaced, an older zarr folder is not."""
     write = require_writable_kind(path)
     try:
@@ -111,7 +114,16 @@ def write_fields(path: Path, content: xr.Dataset) -> None:
         raise FieldFileInvalid(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def require_writable_kind(path: Path) -> Callable[[Path, xr.Dataset], None]:
+def write_arrays(path: Path, arrays: Arrays) -> None:
+    """Write plain arrays as .npz, whole or not at all."""
+    try:
+        with whole_or_nothing(path) as partial, partial.open("wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **arrays)
+    except OSError as error:
+        raise FieldFileInvalid(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def require_writable_kind(path: Path) -> Callable[[Path, "xr.Dataset"], None]:
     """Return what writes files of this name, before any work is done; FieldFileInvalid if none."""
     write = FORMATS[path.suffix].write if path.suffix in FORMATS else None
     if write is None:
@@ -244,12 +256,16 @@ def _netcdf_arrays(path: Path) -> Openers:
         is_version_4 = opened.read(len(_HDF)) == _HDF
     if is_version_4:
         return _hdf5_arrays(path)
+    import xarray as xr  # with pandas, which takes a second
+
     with xr.open_dataset(path, engine="scipy", decode_times=False) as dataset:
         names = [str(name) for name in dataset.variables]
     return {name: lambda name=name: _netcdf3_array(path, name) for name in names}  # type: ignore[misc]
 
 
 def _netcdf3_array(path: Path, name: str) -> FieldArray:
+    import xarray as xr
+
     def read(index: Any) -> Array:
         with xr.open_dataset(path, engine="scipy", decode_times=False) as dataset:
             # A copy: the file is mapped, and closed before the values are used.
@@ -285,24 +301,32 @@ def _zarr_arrays(path: Path) -> Openers:
     return {name: lambda name=name: opened(name) for name in sorted(group.array_keys())}  # type: ignore[misc]
 
 
-def _write_npz(path: Path, content: xr.Dataset) -> None:
+def _write_npz(path: Path, content: "xr.Dataset") -> None:
     with path.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **_arrays(content))
 
 
-def _write_mat(path: Path, content: xr.Dataset) -> None:
+def _write_hdf5(path: Path, content: "xr.Dataset") -> None:
+    import h5py
+
+    with h5py.File(path, "w") as file:
+        for name, values in _arrays(content).items():
+            file[name] = values
+
+
+def _write_mat(path: Path, content: "xr.Dataset") -> None:
     from scipy.io import savemat
 
     savemat(path, _arrays(content), appendmat=False)
 
 
-def _arrays(content: xr.Dataset) -> Arrays:
+def _arrays(content: "xr.Dataset") -> Arrays:
     """Return variables and then coordinates."""
     named = {**content.data_vars, **content.coords}
     return {str(name): array.values for name, array in named.items()}
 
 
-def _write_netcdf(path: Path, content: xr.Dataset) -> None:
+def _write_netcdf(path: Path, content: "xr.Dataset") -> None:
     for name, variable in content.data_vars.items():
         if variable.nbytes > _NETCDF3_BYTES:
             raise FieldFileInvalid(
@@ -312,21 +336,26 @@ def _write_netcdf(path: Path, content: xr.Dataset) -> None:
     content.to_netcdf(path, engine="scipy", format="NETCDF3_64BIT")
 
 
-def _write_zarr(path: Path, content: xr.Dataset) -> None:
+def _write_zarr(path: Path, content: "xr.Dataset") -> None:
     content.to_zarr(path, mode="w", consolidated=False, zarr_format=3)
 
 
+MESH = Format(mesh_arrays, is_sample=True, is_mesh=True)
 FORMATS = {
     ".zarr": Format(_zarr_arrays, _write_zarr),
     ".nc": Format(_netcdf_arrays, _write_netcdf),
     ".npz": Format(_npz_arrays, _write_npz),
     ".mat": Format(_mat_arrays, _write_mat),
     ".npy": Format(_npy_arrays),
-    ".h5": Format(_hdf5_arrays),
-    ".hdf5": Format(_hdf5_arrays),
+    ".cas.h5": MESH,  # before .h5, as which it ends, too
+    ".h5": Format(_hdf5_arrays, _write_hdf5),
+    ".hdf5": Format(_hdf5_arrays, _write_hdf5),
     ".pt": Format(torch_arrays),
     ".csv": Format(csv_arrays, is_sample=True),
     ".txt": Format(comsol_arrays, is_sample=True),
     ".dat": Format(comsol_arrays, is_sample=True),
+    **dict.fromkeys((".vtu", ".vtk", ".vtp", ".vtm", ".vts", ".vtr", ".vti"), MESH),
+    **dict.fromkeys((".cgns", ".exo", ".ex2", ".e", ".case", ".foam", ".cas"), MESH),
+    "controldict": MESH,  # of an OpenFOAM case
 }
 """The formats by the ends of files' names."""

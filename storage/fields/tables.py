@@ -2,13 +2,14 @@
 
 import csv
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from storage.fields.array import FieldArray
+from storage.location import whole_or_nothing
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = dict[str, Callable[[], FieldArray]]
@@ -72,6 +73,29 @@ def comsol_arrays(path: Path) -> Arrays:
         _name(name): _held(values[:, own[0]] if len(own) == 1 else values[:, own], _unit(name))
         for name, own in columns.items()
     }
+
+
+def write_with_columns(source: Path, to: Path, fields: Mapping[str, Array]) -> None:
+    """Write a table as it is with columns added, whole or not at all; a number fills its column.
+
+    A field of several components has a column for each, with its number behind the name.
+    """
+    with source.open(encoding="utf-8-sig", newline="") as file:
+        lines = file.read().splitlines()
+    is_csv = source.suffix.lower() == ".csv"
+    separator = max(SEPARATORS, key=lines[0].count) if is_csv else "  "
+    heads = [n for n, line in enumerate(lines) if line.startswith("%")]
+    head = 0 if is_csv else heads[-1]
+    rows = [n for n, line in enumerate(lines) if line.strip() and n != head and n not in heads]
+    for name, values in fields.items():
+        columns = np.broadcast_to(values, (len(rows),)) if values.ndim == 0 else values
+        for number, column in enumerate(columns.reshape(len(rows), -1).T):
+            several = columns.ndim > 1 and columns.shape[1] > 1
+            lines[head] += f"{separator}{name}{f'_{number}' if several else ''}"
+            for row, value in zip(rows, column, strict=True):
+                lines[row] += f"{separator}{float(value):.9g}"
+    with whole_or_nothing(to) as partial:
+        partial.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def _comsol_names(line: str) -> list[str]:

@@ -46,6 +46,12 @@ def champion_alias(league: str) -> str:
     return f"{CHAMPION}-{league}" if league else CHAMPION
 
 
+REFERENCE = re.compile(
+    r"(?P<name>(pde|lsm)-[a-z_]+)(@(?P<alias>[a-z]+(-[a-z]+)*)|/(?P<number>[1-9][0-9]*))"
+)
+"""How a version is named: by an alias or by its number."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelVersion:
     """One version of a registered model."""
@@ -279,3 +285,8 @@ def _supposed(change: Change, before: int | None) -> VerdictName:
     if before is None:
         return "First"
     return "ByHand" if change.reason == "promoted by hand" else "Promoted"
+
+
+def is_reference(text: str) -> bool:
+    """Return whether a text names a version, like `pde-darcy@champion` or `pde-darcy/3`."""
+    return REFERENCE.fullmatch(text) is not None

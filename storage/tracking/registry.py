@@ -41,6 +41,7 @@ from storage.tracking.model_record import (
     present_name,
 )
 from storage.tracking.model_state import (
+    REFERENCE,
     Change,
     ModelVersion,
     State,
@@ -57,9 +58,6 @@ Alias = Literal["champion", "challenger"]
 OURS = re.compile(r"champion(-[a-z]+)*|previous|challenger")
 """Aliases in MLflow that follow the store; people may have others."""
 
-_REFERENCE = re.compile(
-    r"(?P<name>(pde|lsm)-[a-z_]+)(@(?P<alias>[a-z]+(-[a-z]+)*)|/(?P<number>[1-9][0-9]*))"
-)
 _UNKNOWN = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
 
 
@@ -120,11 +118,6 @@ def _shown(version: ModelVersion) -> dict[str, str]:
     return {key: version.tags[key] for key in SHOWN_TAGS if key in version.tags}
 
 
-def is_reference(text: str) -> bool:
-    """Return whether a text names a version, like `pde-darcy@champion` or `pde-darcy/3`."""
-    return _REFERENCE.fullmatch(text) is not None
-
-
 class ModelRegistry:
     """The models of a store, and the registry of a tracking database or server, its echo."""
 
@@ -161,7 +154,7 @@ class ModelRegistry:
 
     def find(self, reference: str) -> ModelVersion:
         """Return the version that a text like `pde-darcy@champion` or `pde-darcy/3` names."""
-        match = _REFERENCE.fullmatch(reference)
+        match = REFERENCE.fullmatch(reference)
         if match is None:
             raise NoSuchModel(
                 f"{reference!r} names no registered model; expected something like "

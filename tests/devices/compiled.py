@@ -12,7 +12,7 @@ function cannot be traced.
 import json
 import sys
 import warnings
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,7 +23,7 @@ from lsm_core.layers.forms import plain_forms
 from lsm_core.models.catalogue import build_model
 from lsm_core.names import BenchmarkName, ModelName
 from lsm_core.surrogates.operator import shape_of_one_step
-from tests.devices.cases import default_benchmark
+from tests.devices.cases import TRAINED, default_benchmark
 
 
 def compared(model: ModelName, benchmark: BenchmarkName) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def difference(found: list[Tensor], expected: list[Tensor]) -> float:
 
 def main() -> int:
     warnings.simplefilter("ignore")
-    for model in sys.argv[1:] or get_args(ModelName):
+    for model in sys.argv[1:] or TRAINED:
         try:
             found = compared(model, default_benchmark(model))
         except Exception as error:

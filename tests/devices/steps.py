@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -38,7 +38,7 @@ from lsm_core.training.batches import Fields
 from lsm_core.training.config import TrainingConfig
 from lsm_core.training.loop import train_step
 from lsm_core.training.state import start_training
-from tests.devices.cases import cases
+from tests.devices.cases import TRAINED, cases
 from tests.devices.fake_device import DEVICE, PROJECT, Seen, Watch, fake_device
 
 LIMITS = Path(__file__).with_name("launches.json")
@@ -175,7 +175,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--preset", default="smoke")
     parser.add_argument("--precision", nargs="+", default=["float32"])
     parser.add_argument("--benchmarks", nargs="+", default=[])
-    parser.add_argument("--models", nargs="*", default=list(get_args(ModelName)))
+    parser.add_argument("--models", nargs="*", default=TRAINED)
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--plant", nargs="+", choices=["item", "host", "float64"])
     parser.add_argument("--release-form", action="store_true", help="LSM on 64 x 64, too")

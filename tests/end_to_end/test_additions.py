@@ -134,6 +134,7 @@ def edit(file: Path, found: str, replacement: str) -> None:
     file.write_text(text.replace(found, replacement))
 
 
+@pytest.mark.slow
 def test_another_model_on_another_benchmark_is_trained_and_reported(
     sources: Path, tmp_path: Path
 ) -> None:

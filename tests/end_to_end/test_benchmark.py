@@ -148,6 +148,7 @@ def triggers(settings: dict[str, str]) -> dict[str, str]:
     return {each["name"]: each["trigger"]["id"] for each in found if each["name"].startswith("lsm")}
 
 
+@pytest.mark.slow
 def test_killed_components_come_back(stack: dict[str, str]) -> None:
     before = {each["name"]: each for each in services(stack) if each["name"] != "supervisor"}
     for service in before.values():

@@ -64,6 +64,7 @@ def test_a_benchmark_on_official_data_stands_apart(official: dict[str, Any], sto
     assert row.data.tags["suite"] == "benchmark-smoke-official"
 
 
+@pytest.mark.slow
 def test_a_second_call_trains_nothing_and_files_that_are_gone_stop_only_their_cells(
     official: dict[str, Any], settings: dict[str, str], store: Path
 ) -> None:
@@ -84,6 +85,7 @@ def test_a_second_call_trains_nothing_and_files_that_are_gone_stop_only_their_ce
     assert "darcy" in page
 
 
+@pytest.mark.slow
 def test_a_model_of_official_data_predicts(
     official: dict[str, Any], store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

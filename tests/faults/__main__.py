@@ -9,9 +9,10 @@ Trials that an earlier call has made are not made again, unless `--results` name
 import argparse
 import sys
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
-from tests.faults import page, work
+from tests.faults import cells, page, work
 from tests.faults.catalogue import FAULTS
 from tests.faults.table import markdown_table, read_results, try_faults
 
@@ -27,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     options.results.parent.mkdir(parents=True, exist_ok=True)
     work.prepare_children()
     chosen = [fault for fault in FAULTS if not options.only or fault.name in options.only]
-    with tempfile.TemporaryDirectory(prefix="faults-") as folder:
+    with tempfile.TemporaryDirectory(prefix="faults-") as folder, closing(cells.shared):
         for name, tally in try_faults(chosen, options.results, Path(folder), options.trials):
             print(f"{name}: {tally.tried} tried, {tally.lost} lost", file=sys.stderr, flush=True)
     results = read_results(options.results)

@@ -1,35 +1,43 @@
 """Comparisons whose cells are runs on a pool, while something under them is killed or stopped.
 
-A session keeps a stack up and work in hand, and breaks something again and again, each time at a
-random moment of some run. A trial is one such hit: it ends when all runs that were under way have
-ended, and counts what the store and MLflow have of their cells. Hits of later trials come
-meanwhile: most of the time passes with waiting.
+A session keeps work in hand on a stack and breaks something again and again, each time at a random
+moment of some run. A trial is one such hit: it ends when all runs that were under way have ended,
+and counts what the store and MLflow have of their cells. Hits of later trials come meanwhile: most
+of the time passes with waiting. All sessions of a call share one stack.
 """
 
 import random
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from flows.engine.pool import MOST_STARTS
 from flows.settings import CELL_POOL, CONTROL_POOL
 from tests.faults.prefect_stack import PrefectStack
+from tests.faults.servers import Postgres, postgres
 from tests.faults.table import KILL_TRIALS, Outcome, Trial
 
-SECONDS_OF_A_RUN = 25.0
-"""A hit comes within so many seconds after a run was seen to begin."""
+FIRST_GUESS = 25.0
+"""Seconds that a run takes, as long as none has ended."""
+PAUSE_BETWEEN_HITS = 20.0
+"""A hit that meets all runs comes within so many seconds after the last was mended."""
 PATIENCE = 1500.0
-CELLS_AT_ONCE = 10
+CELLS_AT_ONCE, FEW = 10, 3
+"""Cells that are asked for together; few where a hit meets all, since they are soon hit again."""
 SUSPENDED_SECONDS = 120.0
 """Longer than the automation waits that takes silent runs for dead."""
+ENDED = ("COMPLETED", "CANCELLED")
 
 Run = dict[str, Any]
 Hit = Callable[[PrefectStack, Run, random.Random], bool]
 """Breaks something under a run; returns whether that was still under way."""
+_seeds = count()
 
 
 @dataclass
@@ -49,8 +57,12 @@ class Session:
     done: set[int] = field(default_factory=set)
     numbers: int = 0
     """Of trials that were begun."""
-    _due: dict[str, float] = field(default_factory=dict)
-    _seed: int = 0
+    asked: set[int] = field(default_factory=set)
+    """The seeds of all cells that were asked for."""
+    seconds: float = FIRST_GUESS
+    """That a run takes."""
+    _due: dict[tuple[str, int], float] = field(default_factory=dict)
+    _next: float = 0.0
 
     def trial(self, _moments: random.Random, _own: Path) -> Outcome:
         """Return what was lost and doubled by the next hit, when all that it met has ended."""
@@ -63,35 +75,52 @@ class Session:
         counts = [self.stack.count(seed) for seed in self.victims[number]]
         return Outcome(sum(c.lost for c in counts), sum(c.duplicated for c in counts))
 
+    def _runs(self) -> list[Run]:
+        runs = self.stack.runs("train" if self.of_parents else "cell")
+        return [run for run in runs if _seed(run) in self.asked]
+
     def _look(self) -> None:
         """Ask for more work if there is too little, and hit what is due."""
-        runs = self.stack.runs("train" if self.of_parents else "cell")
-        self.done = {_seed(run) for run in runs if run["state_type"] == "COMPLETED"}
-        active = [run for run in runs if run["state_type"] not in ("COMPLETED", "CANCELLED")]
-        met = set().union(*self.victims)
-        fresh = [run for run in active if _seed(run) not in met]
+        runs = self._runs()
+        ended = [run for run in runs if run["state_type"] == "COMPLETED"]
+        self.done = {_seed(run) for run in ended}
+        if ended:
+            self.seconds = median(run["total_run_time"] for run in ended) or FIRST_GUESS
+        active = [run for run in runs if run["state_type"] not in ENDED]
         wanted = KILL_TRIALS - len(self.victims)
-        if wanted > 0 and self._seed <= len(runs) and len(fresh) < 2:
-            self._submit(min(wanted + 2, CELLS_AT_ONCE))
-        for run in fresh:
-            if run["state_type"] != self.at_state or wanted <= 0:
-                continue
-            delay = SECONDS_OF_A_RUN if self.at_state == "RUNNING" else 5.0
-            due = self._due.setdefault(run["id"], time.monotonic() + delay * self.moments.random())
-            if time.monotonic() >= due and self._may_be_hit(active):
+        if wanted <= 0:
+            return
+        waiting = [run for run in active if run["run_count"] == 0]
+        if len(runs) >= len(self.asked) and len(waiting) < 2:
+            self._submit(FEW if self.hits_all else min(wanted, CELLS_AT_ONCE))
+        for run in active:
+            if self._is_due(run, active):
                 self._hit(run, active)
                 return  # the world has changed
 
+    def _is_due(self, run: Run, active: list[Run]) -> bool:
+        """Return whether something is to be broken under a run now.
+
+        Never at its last start, nor at that of another that the hit would meet: that a run stays
+        down then is another promise.
+        """
+        if run["state_type"] != self.at_state or time.monotonic() < self._next:
+            return False
+        met = [each for each in active if each["state_type"] == "RUNNING"]
+        if any(each["run_count"] >= MOST_STARTS for each in (met if self.hits_all else [run])):
+            return False
+        # Before a run has started there is little time, and it is over when nothing has come of it.
+        longest = self.seconds if self.at_state == "RUNNING" else 5.0
+        longest = min(longest, PAUSE_BETWEEN_HITS) if self.hits_all else longest
+        start = (run["id"], run["run_count"] if not self.hits_all else len(self.victims))
+        now = time.monotonic()
+        return now >= self._due.setdefault(start, now + longest * self.moments.random())
+
     def _submit(self, n_cells: int) -> None:
-        seeds = list(range(self._seed, self._seed + (2 if self.of_parents else n_cells)))
-        self._seed += len(seeds)
+        seeds = [next(_seeds) for _ in range(2 if self.of_parents else n_cells)]
+        self.asked |= set(seeds)
         for each in [[seed] for seed in seeds] if self.of_parents else [seeds]:
             self.stack.submit(each)
-
-    def _may_be_hit(self, active: list[Run]) -> bool:
-        """Return whether no run would be hit for the last time: that is another promise."""
-        under_way = [run for run in active if run["state_type"] == "RUNNING"]
-        return not self.hits_all or all(run["run_count"] < MOST_STARTS for run in under_way)
 
     def _hit(self, run: Run, active: list[Run]) -> None:
         if self.hit(self.stack, run, self.moments):
@@ -99,17 +128,17 @@ class Session:
             met = [each for each in active if each["state_type"] in under_way]
             self.victims.append({_seed(each) for each in (met if self.hits_all else [run])})
         else:
-            del self._due[run["id"]]  # it had ended, or not begun
+            self._next = time.monotonic() + 2.0  # it had ended, or not begun
+            self._due = {}
 
     def _told(self, number: int) -> str:
         if len(self.victims) <= number:
             return "nothing was under way that could be hit"
         left = self.victims[number] - self.done
-        runs = self.stack.runs("train" if self.of_parents else "cell")
         return "; ".join(
             f"seed {_seed(run)} {run['state']['name']} after {run['run_count']} starts: "
             f"{run['state']['message']}"
-            for run in runs
+            for run in self._runs()
             if _seed(run) in left
         )
 
@@ -120,15 +149,41 @@ def _seed(run: Run) -> int:
     return int(given["seed"] if "seed" in given else given["seeds"][0])
 
 
+class SharedStack:
+    """The stack of all sessions of a call, with PostgreSQL under Prefect's server."""
+
+    def __init__(self) -> None:
+        self._held = ExitStack()
+        self._made: tuple[PrefectStack, Postgres] | None = None
+
+    def take(self, folder: Path) -> tuple[PrefectStack, Postgres]:
+        """Return it, started in a folder if it was not."""
+        if self._made is None:
+            database = self._held.enter_context(postgres())
+            database.start()
+            url = f"postgresql+asyncpg://postgres@127.0.0.1:{database.port}/postgres"
+            place = folder.parent / "stack"
+            place.mkdir()
+            stack = PrefectStack(place, url)
+            self._held.callback(stack.stop)
+            stack.start()
+            self._made = stack, database
+        return self._made
+
+    def close(self) -> None:
+        """End it; the next session starts another."""
+        self._made = None
+        self._held.close()
+
+
+shared = SharedStack()
+
+
 @contextmanager
-def session(folder: Path, hit: Hit, database: str | None = None, **how: Any) -> Iterator[Trial]:
-    """Provide the trials of one kind of hit on a stack of its own."""
-    stack = PrefectStack(folder, database)
-    try:
-        stack.start()
-        yield Session(stack, hit, **how).trial
-    finally:
-        stack.stop()
+def session(folder: Path, hit: Hit, **how: Any) -> Iterator[Trial]:
+    """Provide the trials of one kind of hit."""
+    stack, _ = shared.take(folder)
+    yield Session(stack, hit, **how).trial
 
 
 def kill_process(stack: PrefectStack, run: Run, _moments: random.Random) -> bool:
@@ -136,8 +191,13 @@ def kill_process(stack: PrefectStack, run: Run, _moments: random.Random) -> bool
     return stack.kill_run(run["id"])
 
 
-def kill_worker(pool: str, stack: PrefectStack, _run: Run, moments: random.Random) -> bool:
-    """Kill a worker alone, or with its runs in one of three, and start it again."""
+def kill_worker(pool: str, stack: PrefectStack, run: Run, moments: random.Random) -> bool:
+    """Kill a worker alone, or with its runs in one of three, and start it again.
+
+    It has to be the one that has started the run: another has nothing in hand yet.
+    """
+    if not stack.has_started(pool, run["id"]):
+        return False
     stack.kill(pool, with_children=moments.random() < 1 / 3)
     stack.start_worker(pool)
     return True
@@ -196,31 +256,22 @@ def suspended(folder: Path) -> Iterator[Trial]:
             suspensions.resume_what_is_due(self.stack)
             super()._look()
 
-    stack = PrefectStack(folder)
-    try:
-        stack.start()
-        yield Resuming(stack, suspensions.suspend).trial
-    finally:
-        stack.stop()
+    stack, _ = shared.take(folder)
+    yield Resuming(stack, suspensions.suspend).trial
 
 
 @contextmanager
 def database_killed(folder: Path) -> Iterator[Trial]:
     """Kill the PostgreSQL of Prefect's server, and start it again."""
-    from tests.faults.servers import postgres
+    stack, server = shared.take(folder)
 
-    with postgres() as server:
+    def kill(_stack: PrefectStack, _run: Run, moments: random.Random) -> bool:
+        server.kill()
+        time.sleep(moments.uniform(0, 5))
         server.start()
+        return True
 
-        def kill(_stack: PrefectStack, _run: Run, moments: random.Random) -> bool:
-            server.kill()
-            time.sleep(moments.uniform(0, 5))
-            server.start()
-            return True
-
-        url = f"postgresql+asyncpg://postgres@127.0.0.1:{server.port}/postgres"
-        with session(folder, kill, url, hits_all=True) as trial:
-            yield trial
+    yield Session(stack, kill, hits_all=True).trial
 
 
 cell_killed = partial(session, hit=kill_process)

@@ -33,9 +33,10 @@ the work had ended before the fault came is not counted, but repeated.
 - Processes are killed by SIGKILL, servers with all their children, workers alone in two of three
   trials and with their runs in the third. What died is started again by the trial, as the stack's
   supervisor does; nobody touches a run.
-- Cells of a comparison are runs on a pool, with two at once. A hit comes within 25 seconds after
-  some run has begun; the trial counts all cells that were under way. No cell is hit so often that
-  its last start is: that it stays down then is another promise.
+- Cells of a comparison are runs on a pool, with two at once. A hit comes at a random moment of the
+  time that a run takes; one that meets all runs, within 20 seconds after the last. The trial counts
+  all cells that were under way. A cell may be hit again, but not at its last start: that it stays
+  down then is another promise. All these trials have one stack, on PostgreSQL.
 - A worker that is cut off runs in a network namespace with an address of its own, and so do the
   server, the object store with MLflow, the control worker and a second cell worker; its cable is
   pulled for two minutes. That needs root on Linux.

@@ -120,6 +120,13 @@ class PrefectStack:
                     return int(process.pid)
         return None
 
+    def has_started(self, worker: str, run: str) -> bool:
+        """Return whether the process of a run is a child of a worker, near or far."""
+        with suppress(psutil.Error):
+            family = psutil.Process(self.processes[worker].pid).children(recursive=True)
+            return self.process_of(run) in {process.pid for process in family}
+        return False
+
     def kill_run(self, run: str) -> bool:
         """Kill the process of a run and its children; return whether there was one."""
         pid = self.process_of(run)

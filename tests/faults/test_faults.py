@@ -2,12 +2,12 @@
 
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.faults import work
+from tests.faults import cells, work
 from tests.faults.catalogue import FAULTS
 from tests.faults.disks import can_mount
 from tests.faults.hosts import can_make_hosts
@@ -88,7 +88,8 @@ def _try(name: str, folder: Path, trials: int) -> None:
         pytest.skip("hosts of their own need root on Linux")
     work.prepare_children()
     (fault,) = (fault for fault in FAULTS if fault.name == name)
-    for _ in try_faults([fault], folder / "results.json", folder, trials):
-        pass
+    with closing(cells.shared):
+        for _ in try_faults([fault], folder / "results.json", folder, trials):
+            pass
     tally = read_results(folder / "results.json")[name]
     assert tally.is_clean, tally

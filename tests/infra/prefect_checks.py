@@ -112,7 +112,16 @@ def automations_file(root: Path) -> list[str]:
         found += _unknown_labels(trigger)
         found += [f"nobody emits {event}" for event in named - events]
         found += _unknown_errors(trigger)
+        found += _not_begun_anew(trigger)
     return found
+
+
+def _not_begun_anew(trigger: dict[str, Any]) -> list[str]:
+    """Return events that are waited after once only: Prefect begins anew by what is expected."""
+    if trigger["posture"] != "Proactive":
+        return []
+    once = set(trigger.get("after", ())) - set(trigger["expect"])
+    return [f"a second {event} within {trigger['within']} s is not looked at" for event in once]
 
 
 def _names_of_states() -> set[str]:

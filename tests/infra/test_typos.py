@@ -28,6 +28,7 @@ TYPOS = [
     ("prefect.toml", "heartbeat_frequency", "heartbeat_frequenzy"),
     ("prefect.toml", "[server.ephemeral]", "[server.ephemeral_]"),
     ("infra/automations.yaml", "for_each", "foreach"),
+    ("infra/automations.yaml", "        - prefect.flow-run.Pending\n", ""),
     ("infra/automations.yaml", "match_related", "match_relatd"),
     ("infra/automations.yaml", "posture: Proactive", "posture: Proactiv"),
     ("infra/automations.yaml", "prefect.flow-run.Crashed", "prefect.flow-run.Crshed"),

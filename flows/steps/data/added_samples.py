@@ -6,7 +6,8 @@
     arrays = held_out(added, benchmark, root)      what no model is trained on: every fifth
 
 A file is of one of the formats in `storage.fields.files`, with the inputs and targets of the
-problem under their names, samples first, on the problem's own grid. It is left where it is; what
+problem under their names, samples first, on the problem's own grid; of a problem that was brought,
+it is as the files were that it came in. It is left where it is; what
 the store has of it is named by the hash of its content: first the samples to train on, `n_samples`
 of them, then those that are held out. (Of files that came before any were, all are trained on.)
 """
@@ -14,21 +15,30 @@ of them, then those that are held out. (Of files that came before any were, all 
 import hashlib
 import io
 import time
-from collections.abc import Mapping, Sequence
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from flows.errors import BadInput
+from flows.steps.data.declaration import Declaration
+from flows.steps.data.file_arrays import FileSamples, digest_of_file, files_of
+from flows.steps.data.given import record_of
+from flows.steps.data.ingestion import read_sample
 from lsm_core.benchmarks.benchmark import Benchmark
+from lsm_core.benchmarks.given import WEIGHT, GivenProblem
 from lsm_core.evaluation.new_data import Profile, profile_of, require_plausible, shift_from
 from lsm_core.experiments.plans import AddedSamples, ConvertedPlan, DataPlan, ExtendedPlan
 from lsm_core.problems.variable import Variable
 from storage.datasets.reader import Dataset, open_dataset
 from storage.errors import StorageError
 from storage.fields.files import FORMATS, read_fields
+from storage.fields.meshes import companions
 from storage.location import Location
 
 OF_SAMPLES = [ending for ending, each in FORMATS.items() if not each.is_sample]
@@ -69,15 +79,41 @@ def take_in(
         raise BadInput(f"the watched folder {folder} is not there; make it, or name another one")
     taken: dict[str, AddedSamples] = {}
     left = {}
-    for path in sorted(folder.iterdir()):
-        if path.suffix not in OF_SAMPLES or path.name.startswith("."):
-            continue
+    read = _reader_of(benchmark, root)
+    for path in _waiting(folder, benchmark):
         try:
-            found = _take(path, benchmark, root, known or {}, settled)
+            found = _take(path, benchmark, root, known or {}, settled, read)
             taken.setdefault(found.digest, found)
         except (StorageError, ValueError, OSError) as error:
             left[path.name] = str(error)
     return Intake(tuple(taken.values()), left)
+
+
+def _waiting(folder: Path, benchmark: Benchmark) -> list[Path]:
+    """Return the files of a folder that may hold samples of a problem."""
+    if isinstance(benchmark, GivenProblem):
+        with suppress(BadInput):  # nothing there yet
+            return list(files_of([folder]))
+    inside = sorted(folder.iterdir())
+    return [p for p in inside if p.suffix in OF_SAMPLES and not p.name.startswith(".")]
+
+
+def _reader_of(benchmark: Benchmark, root: Location) -> Callable[[Path], Arrays]:
+    """Return what reads the samples of a file: as it was declared, or by the variables' names."""
+    if isinstance(benchmark, GivenProblem):
+        text = record_of(benchmark.name, root).get("declaration")
+        if text:
+            return partial(
+                _declared_samples, Declaration.from_plain(tomllib.loads(text)), benchmark
+            )
+    return lambda path: read_fields(path, _names(benchmark))
+
+
+def _declared_samples(declaration: Declaration, problem: GivenProblem, path: Path) -> Arrays:
+    """Return the samples of a file that is like those in which a problem was brought."""
+    samples = FileSamples(declaration, (path.absolute(),))
+    found = [read_sample(samples, problem, place) for place in samples.places]
+    return {name: np.stack([each[name] for each in found]) for name in _names(problem)}
 
 
 def take_dataset(
@@ -98,7 +134,8 @@ def take_dataset(
 
 def training_profile(dataset: Dataset, benchmark: Benchmark) -> Profile:
     """Return what the training samples of a dataset look like, by variable."""
-    return profile_of(dataset.part("train", _names(benchmark))[:PROFILED])
+    names = [name for name in _names(benchmark) if name != WEIGHT]
+    return profile_of(dataset.part("train", names)[:PROFILED])
 
 
 def shift_of(
@@ -106,6 +143,12 @@ def shift_of(
 ) -> str:
     """Return in a sentence how unlike known samples added ones are; nothing if they are like."""
     return shift_from(known, _joined(added, benchmark, root, slice(None))) if added else ""
+
+
+def inputs_of(added: Sequence[AddedSamples], benchmark: Benchmark, root: Location) -> Arrays:
+    """Return the inputs of added samples."""
+    joined = _joined(added, benchmark, root, slice(None))
+    return {v.name: joined[v.name] for v in benchmark.with_role("input")}
 
 
 def held_out(added: Sequence[AddedSamples], benchmark: Benchmark, root: Location) -> Arrays:
@@ -163,7 +206,12 @@ def _official_samples(
 
 
 def _take(
-    path: Path, benchmark: Benchmark, root: Location, known: Profile, settled: float
+    path: Path,
+    benchmark: Benchmark,
+    root: Location,
+    known: Profile,
+    settled: float,
+    read: Callable[[Path], Arrays],
 ) -> AddedSamples:
     age = time.time() - _changed(path)
     if age < settled:
@@ -172,7 +220,7 @@ def _take(
     place = _place(root, benchmark, digest)
     if place.exists():
         return _named(digest, len(next(iter(_read(place).values()))))
-    arrays = _checked(read_fields(path, _names(benchmark)), benchmark)
+    arrays = _checked(read(path), benchmark)
     require_plausible(known, arrays)
     if _digest(path) != digest:
         raise ValueError("it changed while it was read")
@@ -181,6 +229,8 @@ def _take(
 
 
 def _named(digest: str, n_samples: int) -> AddedSamples:
+    if n_samples == 1:  # of files with one sample each, every fifth file is held out
+        return AddedSamples(digest=digest, n_samples=int(int(digest[:8], 16) % HELD_OUT > 0))
     return AddedSamples(digest=digest, n_samples=n_samples - n_samples // HELD_OUT)
 
 
@@ -199,7 +249,8 @@ def _names(benchmark: Benchmark) -> list[str]:
 
 
 def _needed(benchmark: Benchmark) -> tuple[Variable, ...]:
-    return (*benchmark.with_role("input"), *benchmark.with_role("target"))
+    weight = tuple(v for v in benchmark.variables if v.name == WEIGHT)
+    return (*benchmark.with_role("input"), *benchmark.with_role("target"), *weight)
 
 
 def _checked(arrays: Arrays, benchmark: Benchmark) -> Arrays:
@@ -255,6 +306,8 @@ def _changed(path: Path) -> float:
 
 
 def _digest(path: Path) -> str:
+    if companions(path):
+        return digest_of_file(path)
     hashed = hashlib.sha256()
     for file in _files(path):
         hashed.update(str(file.relative_to(path)).encode())

@@ -41,10 +41,14 @@ class Declared:
     unit: str = "1"
     frames: str = ""
     """Which frames of the axis `time` are taken, as Python slices: `0:1`, `1:`; all if empty."""
+    factor: float = 1.0
+    """What values are divided by before they are stored; predictions are multiplied by it."""
 
     def __post_init__(self) -> None:
         if not FRAMES.match(self.frames):
             raise ValueError(f"frames of {self.name} are like 0:1 or 1:, got {self.frames!r}")
+        if not self.factor > 0:
+            raise ValueError(f"the factor of {self.name} is {self.factor}, expected above 0")
         if self.frames and TIME not in self.whole_axes:
             raise ValueError(f"{self.name} has no axis time of which {self.frames} could be taken")
 

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from flows.errors import BadInput
-from flows.steps.data.declaration import COMPONENT, SAMPLE, TIME, Declaration, Declared
+from flows.steps.data.declaration import COMPONENT, SAMPLE, TIME, Declaration, Declared, Part
 from storage.fields.array import FieldArray
 from storage.fields.files import FORMATS, format_of, open_arrays
+from storage.fields.meshes import companions
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -27,12 +28,7 @@ def files_of(paths: Iterable[Path]) -> tuple[Path, ...]:
         if not path.exists():
             raise BadInput(f"there is no file or folder {path}")
         if path.is_dir() and path.suffix != ".zarr":
-            inside = sorted(
-                each
-                for each in path.rglob("*")
-                if any(each.name.lower().endswith(end) for end in FORMATS)
-                and not any(part.startswith(".") for part in each.relative_to(path).parts)
-            )
+            inside = _files_in(path)
             if not inside:
                 raise BadInput(f"{path} holds no file of a kind that is read: {', '.join(FORMATS)}")
             found += inside
@@ -42,8 +38,30 @@ def files_of(paths: Iterable[Path]) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def _files_in(folder: Path) -> list[Path]:
+    """Return what can be read of a folder, without what belongs to another file in it."""
+    found = sorted(
+        each
+        for each in folder.rglob("*")
+        if any(each.name.lower().endswith(end) for end in FORMATS)
+        and not any(part.startswith(".") for part in each.relative_to(folder).parts)
+    )
+    # Beside controlDict, which every case has, a .foam file says nothing new.
+    cases = {each.parent.parent for each in found if each.name == "controlDict"}
+    found = [each for each in found if each.suffix != ".foam" or each.parent not in cases]
+    owned = {each for path in found for each in companions(path)}
+    return [each for each in found if each not in owned]
+
+
 def digest_of_file(path: Path) -> str:
-    """Return the hash of a file, or of all files of a folder."""
+    """Return the hash of a file with those that belong to it, or of all files of a folder."""
+    if path.is_file() and (others := companions(path)):
+        hashed = hashlib.sha256()
+        for each in (path, *others):
+            with each.open("rb") as content:
+                hashed.update(each.name.encode())
+                hashed.update(hashlib.file_digest(content, "sha256").digest())
+        return hashed.hexdigest()
     if path.is_file():
         with path.open("rb") as content:
             return hashlib.file_digest(content, "sha256").hexdigest()
@@ -75,6 +93,13 @@ class FileSamples:
 
     declaration: Declaration
     files: tuple[Path, ...]
+    without: tuple[Part, ...] = ()
+    """Parts of the problem that the files need not have."""
+
+    @property
+    def variables(self) -> tuple[Declared, ...]:
+        """Return the variables that are read."""
+        return tuple(v for v in self.declaration.variables if v.role not in self.without)
 
     @cached_property
     def places(self) -> list[Place]:
@@ -82,7 +107,7 @@ class FileSamples:
         if self.declaration.each_file_is_a_sample:
             return [Place(number) for number in range(len(self.files))]
         counts: dict[tuple[int, ...], str] = {}
-        for variable in self.declaration.variables:
+        for variable in self.variables:
             if SAMPLE in variable.whole_axes:
                 for name in variable.arrays:
                     rows = tuple(self._rows(variable, path, name) for path in self._having(name))
@@ -186,7 +211,7 @@ class FileSamples:
                 f"{where} has {n_wrong} values of NaN or infinity, expected numbers; mend the "
                 "file or leave it out"
             )
-        return values.astype(np.float32)
+        return (values / variable.factor if variable.factor != 1 else values).astype(np.float32)
 
     def unit_of(self, variable: Declared) -> str:
         """Return the unit that the files say, or else the declaration; BadInput if two disagree."""

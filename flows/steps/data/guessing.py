@@ -6,8 +6,9 @@ What cannot be guessed is asked for in a sentence that lists the arrays.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import floor, log10, prod
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +28,7 @@ from flows.steps.data.declaration import (
 )
 from flows.steps.data.file_arrays import arrays_in
 from flows.steps.data.ingestion import split_of_name
-from storage.fields.array import FieldArray
+from storage.fields.array import FieldArray, Place
 from storage.fields.files import format_of
 
 Arrays = Mapping[str, FieldArray]
@@ -38,6 +39,9 @@ WHERE = ("positions", "points", "nodes", "coordinates", "coords", "pos", "xyz", 
 FEW = 64
 """A sample has no more parameters than that; what has more is a field."""
 COORDINATES = 3
+NO_VOLUME = "none"
+SIZED_BY = 32
+"""So many samples of a file tell how large a target is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +52,12 @@ class Wishes:
     targets: tuple[str, ...] = ()
     positions: tuple[str, ...] = ()
     volume: str = ""
+    at: Place = ""
+    """Of a mesh: where values are to stand, if not where the targets do."""
     axes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
+    frames: str = ""
+    """Of targets over time: which are predicted."""
     geometry: Geometry | None = None
     each: bool = False
     periodic: bool = False
@@ -59,12 +67,22 @@ class Wishes:
     splits: Splits | None = None
 
 
-def guessed(name: str, files: Sequence[Path], wishes: Wishes) -> Declaration:
-    """Return the declaration that files and wishes suggest; BadInput if something is open."""
-    arrays = _all_arrays(files)
+def guessed(
+    name: str,
+    files: Sequence[Path],
+    wishes: Wishes,
+    tell: Callable[[str], None] = lambda said: None,
+) -> Declaration:
+    """Return the declaration that files and wishes suggest; BadInput if something is open.
+
+    What becomes of values on a mesh is told, a sentence each.
+    """
+    arrays = all_arrays(files)
+    if all(format_of(path).is_mesh for path in files):
+        wishes = on_mesh(arrays, wishes, tell)
     each = wishes.each or all(format_of(path).is_sample for path in files)
     made = _Guess(arrays, wishes, each)
-    variables = _layout(arrays, wishes) or made.variables()
+    variables = _of_one_size(_layout(arrays, wishes) or made.variables(), arrays)
     positions = [v for v in variables if v.role == "position"]
     geometry: Geometry = "grid"
     if positions:
@@ -84,10 +102,10 @@ def guessed(name: str, files: Sequence[Path], wishes: Wishes) -> Declaration:
             variables=tuple(variables),
         )
     except ValueError as error:
-        raise BadInput(f"{error}; {_listed(arrays)}") from error
+        raise BadInput(f"{error}; {listed(arrays)}") from error
 
 
-def _all_arrays(files: Sequence[Path]) -> dict[str, FieldArray]:
+def all_arrays(files: Sequence[Path]) -> dict[str, FieldArray]:
     """Return the arrays of all files by name, each as the first file has it."""
     found: dict[str, FieldArray] = {}
     for path in files[:100]:
@@ -98,9 +116,60 @@ def _all_arrays(files: Sequence[Path]) -> dict[str, FieldArray]:
     return found
 
 
-def _listed(arrays: Arrays) -> str:
-    shown = [f"{name} {_times(array.shape)}" for name, array in list(arrays.items())[:20]]
+def listed(arrays: Arrays) -> str:
+    """Return in words which arrays there are, and of a mesh where they stand."""
+    own = [(n, a) for n, a in arrays.items() if not (a.place and ("@" in n or n in GRID_AXES))]
+    where = {"point": " at points", "cell": " in cells", "": ""}
+    shown = [f"{name} {_times(a.shape)}{where[a.place]}" for name, a in own[:20]]
     return f"the files hold {', '.join(shown)}"
+
+
+def on_mesh(arrays: Arrays, wishes: Wishes, tell: Callable[[str], None]) -> Wishes:
+    """Bring all that is wished to where the targets stand: to points, or to centroids of cells.
+
+    Coordinates that are equal at all points are left out; points count by their share of volume.
+    """
+    fields = [n for n, a in arrays.items() if a.place and "@" not in n and n not in GRID_AXES]
+    targets = wishes.targets or tuple(n for n in TARGETS if n in fields)[:1]
+    if not targets and len(fields) == 1:
+        targets = (fields[0],)
+    if missing := [n for n in (*targets, *wishes.inputs) if n not in arrays]:
+        raise BadInput(f"no file has {missing[0]}; {listed(arrays)}")
+    if not targets:
+        raise BadInput(f"say what is to be predicted by --targets; {listed(arrays)}")
+    places = {arrays[n].place for n in targets} - {""}
+    at: Place = wishes.at or ("cell" if places == {"cell"} else "point")
+    tell(f"{', '.join(targets)}: values stand {'in cells' if at == 'cell' else 'at points'}")
+    if at == "cell":
+        tell("the points of a sample are the centroids of its cells")
+
+    def moved(name: str) -> str:
+        if arrays[name].place in ("", at) or "@" in name:
+            return name
+        here, there = ("cells", "points") if at == "point" else ("points", "cells")
+        tell(f"{name} stands {_where(here)} and is averaged to the {there}")
+        return f"{name}@{there}"
+
+    suffix = "@cells" if at == "cell" else ""
+    axes = [f"{axis}{suffix}" for axis in GRID_AXES]
+    flat = [name for name in axes if np.ptp(arrays[name][...]) == 0]
+    if flat and len(flat) < len(axes):
+        tell(f"{', '.join(flat)} is the same everywhere and left out")
+    positions = wishes.positions or tuple(n for n in axes if n not in flat) or tuple(axes)
+    volume = f"volume@{at}s" if not wishes.volume else wishes.volume
+    if volume != NO_VOLUME:
+        tell("errors count points by their share of the volume (--volume none: all alike)")
+    return replace(
+        wishes,
+        targets=tuple(map(moved, targets)),
+        inputs=tuple(map(moved, wishes.inputs)),
+        positions=positions,
+        volume="" if volume == NO_VOLUME else volume,
+    )
+
+
+def _where(place: str) -> str:
+    return "in cells" if place == "cells" else "at points"
 
 
 def _times(shape: Sequence[int]) -> str:
@@ -129,7 +198,7 @@ class _Guess:
             anywhere.update(set(array.shape))
             first.update(array.shape[:1])
         if not anywhere:
-            raise BadInput(f"no array has axes; {_listed(self.arrays)}")
+            raise BadInput(f"no array has axes; {listed(self.arrays)}")
         return max(anywhere, key=lambda n: (n > 1, anywhere[n], first[n], n))
 
     def variables(self) -> list[Declared]:
@@ -158,7 +227,7 @@ class _Guess:
         if "u" in found and "x" in self.arrays:
             found = ["u"]  # then x and y are where it is
         if not found:
-            raise BadInput(f"say what is to be predicted by --targets; {_listed(self.arrays)}")
+            raise BadInput(f"say what is to be predicted by --targets; {listed(self.arrays)}")
         return (found[0],)
 
     def _positions(self, targets: Sequence[str]) -> tuple[str, ...]:
@@ -193,7 +262,7 @@ class _Guess:
     def _known(self, names: Sequence[str]) -> tuple[str, ...]:
         for name in names:
             if name not in self.arrays:
-                raise BadInput(f"no file has {name}; {_listed(self.arrays)}")
+                raise BadInput(f"no file has {name}; {listed(self.arrays)}")
         return tuple(names)
 
     def _has_samples(self, name: str) -> bool:
@@ -232,7 +301,8 @@ class _Guess:
         fields: Sequence[tuple[int, ...]],
     ) -> Declared:
         first = arrays[0]
-        axes = self.wishes.axes.get(first) or self._axes(first, role, n_points, fields)
+        own = self.arrays[first].axes or None
+        axes = self.wishes.axes.get(first) or own or self._axes(first, role, n_points, fields)
         return Declared(
             name=name,
             role=role,
@@ -249,7 +319,9 @@ class _Guess:
         rest = list(self._rest(name))
         if n_points:
             axes = [_point_axis(size, n_points) for size in rest]
-            if role != "input" and axes.count(POINT) != 1 and "." not in "".join(axes):
+            is_number = role == "target" and prod(rest) <= COORDINATES
+            has_points = axes.count(POINT) == 1 or "." in "".join(axes)
+            if role != "input" and not has_points and not is_number:
                 raise BadInput(
                     f"{name} has shape {_times(rest)} a sample, where {n_points} points are; say "
                     f"its axes by --axes {name}=sample,point,..."
@@ -271,6 +343,8 @@ class _Guess:
     ) -> list[str]:
         """Return the axes of a field on a grid, which inputs and targets share."""
         grid = self._grid(fields)
+        if role == "target" and prod(rest) <= COORDINATES and rest != list(grid):
+            return [COMPONENT] * len(rest)
         if len(rest) <= 1 and role == "input" and (not rest or tuple(rest) != grid):
             return [COMPONENT] * len(rest)
         for first in range(len(rest) - len(grid) + 1):
@@ -283,7 +357,7 @@ class _Guess:
 
     def _grid(self, fields: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
         """Return the sizes of space: what the target shares with an input, or all that it has."""
-        target = fields[-1]
+        target = max(reversed(fields), key=prod)  # others may be numbers of a sample
         inputs = [self._rest(name) for name in self._inputs(self._targets())]
         shared = [
             own
@@ -299,6 +373,8 @@ class _Guess:
         """Return which frames of a target are predicted: not the first if it is the input."""
         if role != "target" or TIME not in axes:
             return ""
+        if self.wishes.frames:
+            return self.wishes.frames
         array = self.arrays[name]
         row = tuple(0 if axis == SAMPLE else slice(None) for axis in axes)
         frames = np.moveaxis(array[row], [a for a in axes if a != SAMPLE].index(TIME), 0)
@@ -321,6 +397,28 @@ class _Guess:
         return roles["input"] == roles["target"] == 1 and target.frames == "1:"
 
 
+def _of_one_size(variables: list[Declared], arrays: Arrays) -> list[Declared]:
+    """Return variables whose targets are of about the same size, by powers of ten in their units.
+
+    All targets share one norm: beside a pressure of 1e5 Pa nobody would learn a drag of 0.01.
+    """
+    targets = [v for v in variables if v.role == "target"]
+    if len(targets) < 2:
+        return variables
+    powers = {v.name: _power(arrays[v.arrays[0]], v.axes) for v in targets}
+    if len(set(powers.values())) == 1:
+        return variables
+    return [replace(v, factor=10.0 ** powers[v.name]) if v in targets else v for v in variables]
+
+
+def _power(array: FieldArray, axes: Sequence[str]) -> int:
+    """Return the power of ten of the root mean square of the first samples."""
+    row = tuple(slice(0, SIZED_BY) if axis == SAMPLE else slice(None) for axis in axes)
+    values = np.asarray(array[row] if row else array[...], dtype=np.float64)
+    size = float(np.sqrt(np.mean(np.square(values[np.isfinite(values)])))) if values.size else 0.0
+    return floor(log10(size) + 0.5) if size > 0 and np.isfinite(size) else 0
+
+
 def _point_axis(size: int, n_points: int) -> str:
     if size == n_points:
         return POINT
@@ -331,7 +429,7 @@ def _point_axis(size: int, n_points: int) -> str:
 
 def _short(name: str) -> str:
     """Return what an array is called: the end of its path, in letters that a file name may have."""
-    return name.rpartition("/")[2].replace(" ", "_")
+    return name.partition("@")[0].rpartition("/")[2].replace(" ", "_")
 
 
 def _layout(arrays: Arrays, wishes: Wishes) -> list[Declared] | None:

@@ -62,25 +62,8 @@ class Ingestion(DatasetJob):
         return index
 
     def sample(self, place: Place) -> dict[str, Any]:
-        """Return all variables of one sample, as long as the longest where numbers differ."""
-        declaration = self.samples.declaration
-        sizes = _sizes(self.samples, place)
-        hashed = hashlib.sha256()
-        found: dict[str, Any] = {}
-        for declared in declaration.variables:
-            values = self.samples.read(declared, place, sizes)
-            hashed.update(values.tobytes())
-            found[WEIGHT if declared.role == "volume" else declared.name] = values
-        n_points = sizes.get("point", 0)
-        if self.problem.has_weight:
-            found.setdefault(WEIGHT, np.ones(n_points, np.float32))
-            if not (found[WEIGHT] > 0).all():
-                raise BadInput(f"{place} has volumes that are not positive")
-            found[WEIGHT] = found[WEIGHT] / found[WEIGHT].mean()
-        for variable in self.problem.arrays:
-            found[variable.name] = _lengthened(found[variable.name], variable, n_points)
-        found[DIGEST.name] = np.int64(int.from_bytes(hashed.digest()[:7], "big"))
-        return found
+        """Return all variables of one sample, and what tells whether it is there twice."""
+        return read_sample(self.samples, self.problem, place)
 
     def require_different(self) -> None:
         """Raise BadInput if a sample is there twice: what is tested was then trained on."""
@@ -105,6 +88,27 @@ class Ingestion(DatasetJob):
         return f"row {place.row} of {path.name}"
 
 
+def read_sample(samples: FileSamples, problem: GivenProblem, place: Place) -> dict[str, Any]:
+    """Return all variables of one sample, as long as the longest where numbers differ."""
+    sizes = sizes_of(samples, place)
+    hashed = hashlib.sha256()
+    found: dict[str, Any] = {}
+    for declared in samples.declaration.variables:
+        values = samples.read(declared, place, sizes)
+        hashed.update(values.tobytes())
+        found[WEIGHT if declared.role == "volume" else declared.name] = values
+    n_points = sizes.get("point", 0)
+    if problem.has_weight:
+        found.setdefault(WEIGHT, np.ones(n_points, np.float32))
+        if not (found[WEIGHT] > 0).all():
+            raise BadInput(f"{place} has volumes that are not positive")
+        found[WEIGHT] = found[WEIGHT] / found[WEIGHT].mean()
+    for variable in problem.arrays:
+        found[variable.name] = _lengthened(found[variable.name], variable, n_points)
+    found[DIGEST.name] = np.int64(int.from_bytes(hashed.digest()[:7], "big"))
+    return found
+
+
 def _lengthened(values: Any, variable: Variable, n_points: int) -> Any:
     """Return values with places for points that a sample has not; its weight is 0 there.
 
@@ -113,6 +117,11 @@ def _lengthened(values: Any, variable: Variable, n_points: int) -> Any:
     if variable.dims[:1] != ("point",) or len(values) == variable.shape[0]:
         return values.reshape(variable.shape)
     n_more = variable.shape[0] - n_points
+    if n_more < 0:
+        raise BadInput(
+            f"a sample has {n_points} points, where the longest so far has {variable.shape[0]}; "
+            "ingest all files again"
+        )
     more = np.zeros(n_more) if variable.name == WEIGHT else np.repeat(values[-1:], n_more, axis=0)
     return np.concatenate([values, more]).astype(np.float32)
 
@@ -173,11 +182,11 @@ def keep_problem(job: Ingestion, root: Location) -> None:
     )
 
 
-def _sizes(samples: FileSamples, place: Place) -> dict[str, int]:
+def sizes_of(samples: FileSamples, place: Place) -> dict[str, int]:
     """Return the sizes of all axes of a sample; BadInput if two variables disagree."""
     sizes: dict[str, int] = {}
     said: dict[str, str] = {}
-    for declared in samples.declaration.variables:
+    for declared in samples.variables:
         for axis, size in samples.shape_in_file(declared, place).items():
             if "." in axis or axis in (COMPONENT, "time"):
                 continue
@@ -195,11 +204,11 @@ def _problem(samples: FileSamples, places: Sequence[Place]) -> GivenProblem:
     """Return the problem: the variables in the order in which models read them."""
     declaration = samples.declaration
     first = places[0]
-    sizes = _sizes(samples, first)
+    sizes = sizes_of(samples, first)
     most, counts = dict(sizes), set[int]()
     seen = {place.file: place for place in places}
     for place in seen.values():
-        own = _sizes(samples, place)
+        own = sizes_of(samples, place)
         counts.add(own.get("point", 0))
         differing = [a for a in own if own[a] != most[a] and a != "point"]
         if differing:
@@ -209,6 +218,8 @@ def _problem(samples: FileSamples, places: Sequence[Place]) -> GivenProblem:
                 "may differ in number"
             )
         most = {axis: max(most[axis], own[axis]) for axis in most}
+    if not any(axis in declaration.space for v in declaration.variables for axis in v.whole_axes):
+        raise BadInput("no variable has values at points; positions or a field are needed")
     variables = sorted(declaration.variables, key=lambda v: _rank(v, declaration))
     arrays = [_variable(samples, v, first, sizes, most) for v in variables if v.role != "volume"]
     if len(counts) > 1 or declaration.with_role("volume"):
@@ -273,11 +284,6 @@ def _variable(
             f"positions have shape {values.shape}, expected up to three coordinates of each point "
             "behind its number"
         )
-    if declared.role == "target" and not own:
-        raise BadInput(
-            f"{declared.name} has no values at points; one number for a whole sample cannot be "
-            "predicted yet"
-        )
     dims = (*own, *(_unique(axis, number, others) for number, axis in enumerate(others)))
     shape = (*(most[axis] for axis in own), *values.shape[len(own) :])
     return Variable(
@@ -285,9 +291,16 @@ def _variable(
         dims=dims,
         shape=shape,
         role=ROLES[declared.role],
-        unit=samples.unit_of(declared),
+        unit=stored_unit(samples.unit_of(declared), declared.factor),
         description="",
     )
+
+
+def stored_unit(unit: str, factor: float) -> str:
+    """Return the unit of values that were divided by a factor."""
+    if factor == 1:
+        return unit
+    return f"{factor:g}" if unit == "1" else f"{factor:g} {unit}"
 
 
 def _unique(axis: str, number: int, others: list[str]) -> str:
@@ -323,7 +336,9 @@ def _by_number(samples: FileSamples) -> dict[str, list[Place]]:
     total = len(places)
     if sum(wanted) <= 1 + 1e-9:
         counts = [0, round(wanted[1] * total), max(1, round(wanted[2] * total))]
-        counts[0] = min(round(wanted[0] * total), total - counts[1] - counts[2])
+        left = total - counts[1] - counts[2]
+        # Rounding leaves no sample out where parts are of the whole.
+        counts[0] = left if sum(wanted) > 1 - 1e-9 else min(round(wanted[0] * total), left)
     else:
         counts = [int(each) for each in wanted]
     if min(counts) < 0 or sum(counts) > total:

@@ -28,7 +28,14 @@ from lsm_core.result import Result
 from storage.datasets.reader import Dataset, open_dataset
 from storage.errors import DatasetIncomplete, NotADataset
 from storage.location import Location
-from storage.tracking.model_state import Change, ModelVersion, State, VerdictName, champion_alias
+from storage.tracking.model_state import (
+    Change,
+    ModelVersion,
+    State,
+    Turn,
+    VerdictName,
+    champion_alias,
+)
 from storage.tracking.registry import ModelRegistry, registered_name
 
 RETRAIN_SUITE = "retrain"
@@ -276,13 +283,17 @@ def _judge(
         same_samples={champion.tags.get(TEST_SAMPLES), challenger.tags.get(TEST_SAMPLES)}
         == {digest},
     )
-    level = next_level(_spent(registry, champion), terms.time, terms.false_promotions)
+    asked = _asked(registry, champion, challenger)
+    level = float(asked.figures["level"]) if asked else 0.0
+    level = level or next_level(_spent(registry, champion), terms.time, terms.false_promotions)
     rule = replace(terms.rule, level=level)
     decision = decide(pair.champion, pair.challenger, rule, pair.control)
     state = VERDICTS[decision.outcome]
-    if terms.approve and decision.promoted:
+    if asked or (terms.approve and decision.promoted):
         state = "NeedsApproval"
     verdict = Verdict.on(champion, challenger, _ended(state), decision.reason, decision, pair)
+    if asked:
+        return verdict  # it was kept, and its level spent, when it was judged
     decide_champion(
         registry,
         challenger,
@@ -294,6 +305,17 @@ def _judge(
         at=terms.time,
     )
     return verdict
+
+
+def _asked(
+    registry: ModelRegistry, champion: ModelVersion, challenger: ModelVersion
+) -> Turn | None:
+    """Return the judgement on which a person's word is waited for; None if there is none."""
+    turns = registry.record.turns(champion.name)
+    last = next((turn for turn in turns[::-1] if turn.challenger == challenger.number), None)
+    if last is None or last.verdict != "NeedsApproval" or last.before != champion.number:
+        return None
+    return last
 
 
 def _ended(verdict: VerdictName) -> RetrainingState:

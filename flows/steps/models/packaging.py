@@ -10,7 +10,7 @@ import sys
 import tempfile
 import uuid
 import warnings
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
@@ -35,15 +35,19 @@ from lsm_core.problems.variable import Variable
 from lsm_core.result import Result
 from lsm_core.surrogates.operator import n_applications
 from lsm_core.surrogates.predictor import Predictor, TrainedModel
+from lsm_core.surrogates.trust import Trust
 from storage.errors import translated
 from storage.location import Location
 from storage.runs.checkpoints import Checkpoints
 from storage.tracking.model_state import ModelVersion
-from storage.tracking.registry import ModelRegistry
 
 if TYPE_CHECKING:
     from mlflow.models import ModelSignature
 
+    from storage.tracking.registry import ModelRegistry
+
+TRUST = "trust.npz"
+"""The calibration of a model, where it has one."""
 SERVED = "flows.steps.models.served"
 ARTIFACTS = {"settings": "settings.json", "weights": "weights.safetensors"}
 FACTS = (
@@ -66,6 +70,8 @@ class PackagedModel:
     predictor: Predictor
     facts: dict[str, Any]
     """What identifies a model and what is known of its quality, as plain data."""
+    trust: Trust | None = field(default=None, kw_only=True)
+    """How far its predictions can be trusted; None as long as it is not calibrated."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +115,16 @@ def trained_run(identity: str, root: Location) -> TrainedRun:
             facts=model_facts(result),
             result=result,
             example={v.name: shown[v.name][:1] for v in model.inputs},
+            trust=kept_trust(checkpoints),
         )
+
+
+def kept_trust(checkpoints: Checkpoints) -> Trust | None:
+    """Return the calibration that is kept with a run, if there is one."""
+    try:
+        return Trust.from_arrays(checkpoints.arrays(TRUST.removesuffix(".npz")))
+    except FileNotFoundError:
+        return None
 
 
 def model_facts(result: Result) -> dict[str, Any]:
@@ -165,7 +180,9 @@ def open_package(folder: Path) -> PackagedModel:
         known = settings["facts"]
         if not all(isinstance(known[name], str) for name in ("identity", "model")):
             raise ValueError("its facts do not name a run and its model")
-        return PackagedModel(benchmark_from_plain(settings["data"]), predictor, known)
+        return PackagedModel(
+            benchmark_from_plain(settings["data"]), predictor, known, trust=_packaged_trust(folder)
+        )
     except UNREADABLE as error:
         first = str(error).partition("\n")[0]
         raise BadInput(
@@ -174,7 +191,15 @@ def open_package(folder: Path) -> PackagedModel:
         ) from error
 
 
-def registered_model(registry: ModelRegistry, version: ModelVersion) -> PackagedModel:
+def _packaged_trust(folder: Path) -> Trust | None:
+    kept = folder / "artifacts" / TRUST
+    if not kept.is_file():
+        return None  # made by a version that calibrated nothing, or without samples to do it by
+    with np.load(kept, allow_pickle=False) as arrays:
+        return Trust.from_arrays(dict(arrays))
+
+
+def registered_model(registry: "ModelRegistry", version: ModelVersion) -> PackagedModel:
     """Return the model of a version: of its run, or MLflow's copy if another store has that."""
     if stored_result(registry.root, version.tags["identity"]) is not None:
         return trained_run(version.tags["identity"], registry.root)
@@ -261,4 +286,7 @@ def _write_artifacts(run: TrainedRun, folder: Path) -> dict[str, str]:
     places["settings"].write_text(json.dumps(settings, indent=1, sort_keys=True), encoding="utf-8")
     weights = {name: value.contiguous() for name, value in run.predictor.weights.items()}
     save_file(weights, places["weights"])
+    if run.trust is not None:
+        places["trust"] = folder / TRUST
+        np.savez_compressed(places["trust"], allow_pickle=False, **run.trust.to_arrays())
     return {name: str(place) for name, place in places.items()}

@@ -1,42 +1,47 @@
 """Predictions for fields in a file, with a picture and VTK files if they are asked for."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import xarray as xr
 from numpy.typing import NDArray
 
 from flows.errors import BadInput
 from flows.steps.models.packaging import (
     PackagedModel,
+    TrainedRun,
     open_package,
     registered_model,
     trained_run,
 )
-from flows.steps.reports.pictures import length_unit
+from flows.steps.models.request import run_named
+from flows.steps.models.shipped import open_shipped, shipped_names
 from lsm_core.benchmarks.benchmark import Benchmark
+from lsm_core.benchmarks.given import GivenProblem
 from lsm_core.problems.panel import Panel
-from lsm_core.reporting.figures import panel_figure, showcase
 from lsm_core.surrogates.predictor import TrainedModel
+from lsm_core.surrogates.trust import Opinion, Trust
 from storage.errors import NoSuchModel
 from storage.fields.files import (
     FieldFileInvalid,
+    format_of,
     read_fields,
     require_writable_kind,
     variable_names,
+    write_arrays,
     write_fields,
 )
 from storage.fields.vtk import write_vtk
 from storage.location import Location
-from storage.tracking.registry import ModelRegistry, is_reference
+from storage.tracking.model_state import is_reference
 
 Arrays = dict[str, NDArray[Any]]
 
 DRAWN_SAMPLES = 3
+LENGTHS = ("m", "mm")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,12 +52,11 @@ class Outputs:
     plot: Path | None = None
     vtk: Path | None = None
 
-    def require_possible(self) -> None:
-        """Raise BadInput for a name that nothing can be written under, before any work is done."""
+    def require_pictures(self) -> None:
+        """Raise BadInput for a picture of another kind, before any work is done."""
         for path, ending in ((self.plot, ".svg"), (self.vtk, ".vtk")):
             if path is not None and path.suffix != ending:
                 raise BadInput(f"{path} has the ending {path.suffix!r}, expected {ending}")
-        require_writable_kind(self.fields)
 
 
 def predict_file(
@@ -62,16 +66,29 @@ def predict_file(
 
     `model` is the identity of a run or the beginning of one, a registered model such as
     `pde-darcy@champion`, or a model folder. Where the file has the true targets, too, the
-    relative error of every sample is told.
+    relative error of every sample is told. Files like those that a problem was brought in, or a
+    folder of them, are written as they came, with fields added.
     """
     try:
-        outputs.require_possible()
+        outputs.require_pictures()
+        is_as_it_came = source.suffix in ("", outputs.fields.suffix)
+        if not is_as_it_came and not format_of(source).is_mesh:  # those know what they become
+            require_writable_kind(outputs.fields)
         packaged = find_model(model, root, tracking_uri)
+        if outputs.vtk is None and isinstance(packaged.benchmark, GivenProblem):
+            from flows.steps.models.own_files import declaration_of, predict_files
+
+            if (declaration := declaration_of(packaged, root)) is not None:
+                return predict_files(packaged, declaration, source, outputs.fields, outputs.plot)
+        require_writable_kind(outputs.fields)
         given = _given(source, packaged.predictor.model)
-        prediction = _Prediction(packaged, given, packaged.predictor(given))
+        predicted, opinion = packaged.predictor.with_opinion(given, packaged.trust)
+        prediction = _Prediction(packaged, given, predicted, opinion)
         prediction.write_fields(outputs.fields, model)
     except (FieldFileInvalid, NoSuchModel) as error:
         raise BadInput(str(error)) from error
+    except BadInput:
+        raise
     except ValueError as error:
         raise BadInput(f"{source} does not suit the model {model}: {error}") from error
     if outputs.plot is not None:
@@ -84,24 +101,31 @@ def predict_file(
         "plot": str(outputs.plot) if outputs.plot else None,
         "vtk": [str(path) for path in prediction.write_vtk(outputs.vtk)] if outputs.vtk else [],
         "rel_l2": prediction.errors,
+        "trust": prediction.trust,
     }
 
 
 def find_model(text: str, root: Location, tracking_uri: str) -> PackagedModel:
     """Return the model that a run's identity, a registered name or a folder names."""
+    if text in shipped_names():
+        return open_shipped(text)
     if is_reference(text):
+        from storage.tracking.registry import ModelRegistry  # with MLflow, which takes seconds
+
         registry = ModelRegistry(tracking_uri, root)
-        return registered_model(registry, registry.find(text))
+        found = registered_model(registry, registry.find(text))
+        return _calibrated(found, root) if isinstance(found, TrainedRun) else found
     if (Path(text) / "MLmodel").is_file():
         return open_package(Path(text))
-    runs = [name for name in (root / "checkpoints").names() if text and name.startswith(text)]
-    if len(runs) != 1:
-        found = f"{len(runs)} runs begin with it" if runs else "it is none of these"
-        raise BadInput(
-            f"{text!r} names no model, {found}: a run in {root}, a registered model like "
-            "pde-darcy@champion, or a model folder"
-        )
-    return trained_run(runs[0], root)
+    return _calibrated(trained_run(run_named(text, root), root), root)
+
+
+def _calibrated(run: TrainedRun, root: Location) -> TrainedRun:
+    if run.trust is not None:
+        return run
+    from flows.steps.models.trust import with_trust  # with what reads datasets
+
+    return with_trust(run, root)
 
 
 def _given(source: Path, model: TrainedModel) -> Arrays:
@@ -131,11 +155,30 @@ def _errors(given: Arrays, predicted: Arrays) -> list[float] | None:
     return [float(error) for error in errors]
 
 
+def plain_opinions(
+    trust: Trust | None, opinions: Sequence[Opinion | None]
+) -> dict[str, Any] | None:
+    """Return what is thought of every sample, as plain data; None if nothing can be said."""
+    known = [each for each in opinions if each is not None]
+    if trust is None or not known or len(known) < len(opinions):
+        return None
+    return {
+        "expected_error": [float(e) for each in known for e in each.expected_error],
+        "coverage": trust.coverage,
+        "is_strange": [bool(s) for each in known for s in each.is_strange],
+        "strangeness": [float(s) for each in known for s in each.strangeness],
+        "false_alarms": trust.false_alarms,
+    }
+
+
 class _Prediction:
     """What a model made of the samples of a file: as fields, as a picture and as meshes."""
 
-    def __init__(self, packaged: PackagedModel, given: Arrays, predicted: Arrays) -> None:
+    def __init__(
+        self, packaged: PackagedModel, given: Arrays, predicted: Arrays, opinion: Opinion | None
+    ) -> None:
         self.packaged, self.given, self.predicted = packaged, given, predicted
+        self.opinion = opinion
         model = packaged.predictor.model
         self.n_samples = len(predicted[model.targets[0].name])
         self.sizes = {
@@ -146,7 +189,14 @@ class _Prediction:
         self.grid = {axis: self.sizes[axis] for axis in model.space}
         self.model = model.at(self.grid)
         self.errors = _errors(given, predicted)
-        self.length_unit = length_unit(packaged.benchmark)
+        self.length_unit = next(
+            (v.unit for v in packaged.benchmark.variables if v.unit in LENGTHS), "1"
+        )
+
+    @property
+    def trust(self) -> dict[str, Any] | None:
+        """Return what is thought of every sample, as plain data; None if nothing can be said."""
+        return plain_opinions(self.packaged.trust, [self.opinion])
 
     @cached_property
     def benchmark(self) -> Benchmark | None:
@@ -161,6 +211,11 @@ class _Prediction:
 
     def write_fields(self, target: Path, model: str) -> None:
         """Write what was predicted, with all that is known of it; `model` is what was asked for."""
+        if target.suffix == ".npz":
+            write_arrays(target, {**self.predicted, **self._thought(), **self._coordinates()})
+            return
+        import xarray as xr  # with pandas, which takes a second
+
         variables = {
             v.name: xr.DataArray(
                 self.predicted[v.name],
@@ -172,13 +227,30 @@ class _Prediction:
             )
             for v in self.model.targets
         }
-        known = self.benchmark.coordinates if self.benchmark is not None else {}
-        fitting = {axis: x for axis, x in known.items() if self.sizes.get(axis) == len(x)}
+        variables |= {n: xr.DataArray(v, dims="sample") for n, v in self._thought().items()}
         facts = {k: str(v) for k, v in self.packaged.facts.items() if k != "test"}
-        write_fields(target, xr.Dataset(variables, coords=fitting, attrs={"model": model, **facts}))
+        if self.packaged.trust is not None:
+            facts["coverage"] = f"{self.packaged.trust.coverage:.3g}"
+        attributes = {"model": model, **facts}
+        write_fields(target, xr.Dataset(variables, coords=self._coordinates(), attrs=attributes))
+
+    def _thought(self) -> Arrays:
+        """Return the expected error of every sample and whether its input is strange."""
+        if self.opinion is None:
+            return {}
+        return {
+            "expected_error": self.opinion.expected_error.astype(np.float32),
+            "is_strange": self.opinion.is_strange.astype(np.uint8),
+        }
+
+    def _coordinates(self) -> Arrays:
+        known = self.benchmark.coordinates if self.benchmark is not None else {}
+        return {axis: x for axis, x in known.items() if self.sizes.get(axis) == len(x)}
 
     def picture(self) -> str:
         """Return the first samples, as SVG: the first beside its truth where that is known."""
+        from lsm_core.reporting.figures import panel_figure, showcase  # with matplotlib
+
         name = self.packaged.facts["model"]
         if self.errors is not None:
             truth = self._panels({n: values[0] for n, values in self.given.items()})

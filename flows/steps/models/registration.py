@@ -10,7 +10,8 @@ from typing import Any
 
 from flows.steps.models.champions import TEST_SAMPLES, decide_champion
 from flows.steps.models.judgement import samples_tag, settle_champion
-from flows.steps.models.packaging import model_facts, package, trained_run
+from flows.steps.models.packaging import TrainedRun, model_facts, package, trained_run
+from flows.steps.models.trust import with_trust
 from flows.steps.results import stored_result
 from flows.steps.training.run_record import final_figures, now, stored_record, used_dataset
 from lsm_core.result import Result
@@ -119,12 +120,17 @@ def _of_run(result: Result, registry: ModelRegistry, scratch: Path) -> Upload:
     figures = final_figures(result)
     return Upload(
         run_id=sent.run_id,
-        folder=package(trained_run(result.identity, registry.root), scratch / "model"),
+        folder=package(_trusted(result.identity, registry.root), scratch / "model"),
         name=f"{result.benchmark}-{result.model}",
         parameters=record.parameters,
         figures=[each for each in figures if not each.key.startswith("rollout/")],
         dataset=used_dataset(result),
     )
+
+
+def _trusted(identity: str, root: Location) -> TrainedRun:
+    """Return a run with its calibration, which goes with the model wherever that goes."""
+    return with_trust(trained_run(identity, root), root)
 
 
 def _without_run(version: ModelVersion, registry: ModelRegistry, scratch: Path) -> Upload:

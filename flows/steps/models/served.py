@@ -10,15 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import mlflow
+import numpy as np
 from mlflow.exceptions import MlflowException
 from mlflow.pyfunc.model import PythonModel
 from safetensors.torch import load_file
 
 from lsm_core.surrogates.predictor import Predictor, TrainedModel
+from lsm_core.surrogates.trust import Trust
 
 
 class ServedSurrogate(PythonModel):
-    """Named input fields to named target fields, in physical units, samples first."""
+    """Named input fields to named target fields, in physical units, samples first.
+
+    With them go, where the model is calibrated, `expected_error`, which the relative error of a
+    sample stays below in nine of ten cases, and `is_strange`, whether its input is unlike the
+    training samples.
+    """
 
     # The signature is the schema: MLflow need not look for type hints, and finds none below.
     _skip_type_hint_validation = True
@@ -28,6 +35,10 @@ class ServedSurrogate(PythonModel):
         settings = json.loads(Path(context.artifacts["settings"]).read_text(encoding="utf-8"))
         weights = load_file(context.artifacts["weights"])
         self.predictor = Predictor(TrainedModel.from_plain(settings["trained_model"]), weights)
+        self.trust = None
+        if "trust" in context.artifacts:
+            with np.load(context.artifacts["trust"], allow_pickle=False) as arrays:
+                self.trust = Trust.from_arrays(dict(arrays))
 
     def predict(self, context, model_input, params=None):  # type: ignore[no-untyped-def]
         """Return the predicted variables by name."""
@@ -37,9 +48,13 @@ class ServedSurrogate(PythonModel):
                 f"the input is a {type(model_input).__name__}, expected arrays by name: {wanted}"
             )
         try:
-            return self.predictor(model_input)
+            predicted, opinion = self.predictor.with_opinion(model_input, self.trust)
         except ValueError as error:
             raise MlflowException.invalid_parameter_value(str(error)) from error
+        if opinion is None:
+            return predicted
+        thought = {"expected_error": opinion.expected_error, "is_strange": opinion.is_strange}
+        return {**predicted, **thought}
 
 
 mlflow.models.set_model(ServedSurrogate())

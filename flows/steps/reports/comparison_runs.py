@@ -55,7 +55,9 @@ def curves_page(tracking: Tracking, benchmark: str, suite: str = "") -> str:
         *(metric(name) for name in (ERROR, "model/parameters", EPOCH_SECONDS)),
         *("tags.`preset`", "attributes.`Dataset`", "attributes.`Models`"),
     ]
-    bar, line = {"type": "BAR", "runsCountToCompare": 20}, {"type": "LINE", "scaleType": "log"}
+    bar = {"type": "BAR", "runsCountToCompare": 20}
+    # By itself MLflow draws smoothed lines, which lie above errors that fall.
+    line = {"type": "LINE", "scaleType": "log", "lineSmoothness": 0}
     charts: list[dict[str, Any]] = [
         {**bar, "section": "errors", "metricKey": ERROR},
         *(

@@ -39,6 +39,7 @@ from lsm_core.reporting.tables import (
     comparison_table,
     leaderboard_table,
     provenance_table,
+    target_table,
 )
 from lsm_core.result import ALONE as MADE_ALONE
 from lsm_core.result import PUBLISHED, Outcome, Result, marked, suite_name
@@ -159,6 +160,8 @@ def _main_sections(part: _Part, root: Location, of_preset: str) -> list[Section]
     sections = [Section(f"Main results{of_preset}", tuple(tables))]
     for name, own in grouped(part.main, lambda outcome: outcome.benchmark).items():
         blocks = benchmark_blocks(own, [row for row in part.rows if row.benchmark == name], root)
+        by_target = target_table(finished(own))
+        blocks += [by_target] if by_target else []
         title = next((made.title for known, made in BENCHMARKS.items() if known == name), name)
         sections.append(Section(f"{title}{of_preset}", tuple(blocks)))
     process = solving_blocks(done, root)

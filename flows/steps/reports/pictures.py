@@ -6,13 +6,15 @@ import torch
 
 from flows.errors import BadInput
 from flows.steps.models.packaging import TrainedRun, trained_run
+from flows.steps.models.trust import measured_trust
 from flows.steps.training.showcase import SHOWN_SAMPLES, showcase_panels
 from lsm_core.benchmarks.benchmark import Benchmark
+from lsm_core.evaluation.calibration import observed_coverage
 from lsm_core.evaluation.latent_process import principal_components, solving_process
 from lsm_core.experiments.plans import benchmark_from_plain
 from lsm_core.problems.fields import stack_channels
 from lsm_core.problems.panel import Panel
-from lsm_core.reporting.charts import error_over_steps, training_curves
+from lsm_core.reporting.charts import coverage, error_over_steps, training_curves
 from lsm_core.reporting.comparison import OverSeeds, Row, finished, grouped
 from lsm_core.reporting.document import Block, Picture
 from lsm_core.reporting.figures import showcase, solving_figure
@@ -22,6 +24,7 @@ from storage.runs.checkpoints import Checkpoints
 
 STEP = "rel_l2_step_"
 LENGTHS = ("m", "mm")
+STATED = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
 def benchmark_blocks(
@@ -39,6 +42,7 @@ def benchmark_blocks(
     return [
         *_showcases(problem, first, root),
         *_rollouts(problem, ordered),
+        *_coverages(problem, first, root),
         *([Picture(training_curves(trained), caption)] if trained else []),
     ]
 
@@ -64,11 +68,32 @@ def _showcases(problem: Benchmark, runs: Mapping[str, Result], root: Location) -
         truth, predicted = showcase_panels(problem, shown, sample)
         is_line = len(truth[-1].positions) == 1
         drawn = "their errors below" if is_line else "errors below, red too high and blue too low"
-        caption = f"{problem.title}: test sample {sample + 1}, predictions and {drawn}."
+        named = ", ".join(f"{model} {runs[model].identity}" for model in shown)
+        caption = (
+            f"{problem.title}: test sample {sample + 1}, predictions and {drawn}. Runs, as their "
+            f"tag `identity` in MLflow names them: {named}."
+        )
         pictures.append(Picture(showcase(truth, predicted, length_unit(problem)), caption))
         if not is_line:
             break  # a line takes little room; of larger pictures one is enough
-    return pictures
+    return [*pictures, *_worst(problem, runs, root)]
+
+
+def _worst(problem: Benchmark, runs: Mapping[str, Result], root: Location) -> list[Block]:
+    """Return the worst test sample of the first model that is shown, beside the typical ones."""
+    model = shown_models(list(runs))[0]
+    result = runs[model]
+    try:
+        kept = Checkpoints(root / "checkpoints" / result.identity).arrays("worst")
+    except FileNotFoundError:
+        return []  # an older run
+    truth, predicted = showcase_panels(problem, {model: kept}, 0)
+    caption = (
+        f"{problem.title}: the worst test sample of {model}, with a relative error of "
+        f"{result.test['rel_l2_max']:.2g} where the mean is {result.error:.2g}. In MLflow the run "
+        f"is found by tags.identity = '{result.identity}'."
+    )
+    return [Picture(showcase(truth, predicted, length_unit(problem)), caption)]
 
 
 def _rollouts(problem: Benchmark, runs: Mapping[str, Sequence[Result]]) -> list[Block]:
@@ -92,6 +117,29 @@ def _rollouts(problem: Benchmark, runs: Mapping[str, Sequence[Result]]) -> list[
         "to its own predictions, so errors grow; bars are the deviation over the seeds."
     )
     return [Picture(error_over_steps(curves, "time"), caption)]
+
+
+def _coverages(problem: Benchmark, runs: Mapping[str, Result], root: Location) -> list[Block]:
+    """Return how often the errors that models expect hold on test samples, where they say so."""
+    curves, said = {}, []
+    for model in shown_models(list(runs)):
+        found = measured_trust(root, runs[model].identity)
+        if found is None:
+            continue
+        trust, test = found
+        parts = [part for part in STATED if part <= trust.coverage]
+        seen = observed_coverage(trust, test.errors, test.spreads, parts)
+        curves[model] = dict(zip(parts, seen, strict=True))
+        strange = float((test.strangeness > 1).mean())
+        said.append(f"{model} {strange:.0%} (stated {trust.false_alarms:.0%})")
+    if not curves:
+        return []
+    caption = (
+        f"{problem.title}: how many test samples have at most the error that their prediction "
+        "says to expect, against how many should. Test samples that are called strange: "
+        f"{', '.join(said)}."
+    )
+    return [Picture(coverage(curves), caption)]
 
 
 def solving_blocks(results: Sequence[Result], root: Location) -> list[Block]:

@@ -9,13 +9,15 @@ from flows.errors import BadInput
 from flows.parameters import TrainingSetting
 from flows.steps.data.datasets import recipe_of
 from flows.steps.training.sources import code_digest
+from flows.steps.training.starting import settings_like
 from lsm_core.experiments.experiment import BoundExperiment, Experiment, Start
 from lsm_core.experiments.plans import DataPlan, OfficialPlan
 from lsm_core.experiments.presets import applies, check_applies, experiment
 from lsm_core.experiments.protocols import Problem, Protocol
 from lsm_core.models.catalogue import ModelConfig
-from lsm_core.names import BenchmarkName, ModelName, Precision, PresetName
+from lsm_core.names import BenchmarkName, ModelName, Precision, PresetName, StudyName
 from lsm_core.result import Failure
+from lsm_core.studies.catalogue import study_cells
 from storage.errors import translated
 from storage.location import Location
 
@@ -55,6 +57,22 @@ def benchmark_cells(
     return [bind(changed(each, training or {})) for each in chosen]
 
 
+def named_study_cells(
+    name: StudyName,
+    preset: PresetName,
+    seeds: Sequence[int] | None,
+    models: Sequence[ModelName] | None,
+    rows: Sequence[str] | None,
+    benchmarks: Sequence[Problem] | None,
+    training: Mapping[TrainingSetting, Any],
+) -> tuple[list[BoundExperiment], list[str]]:
+    """Return the cells of a study, and what each is called there; BadInput if there is none."""
+    with translated(ValueError, into=BadInput):
+        wanted = study_cells(name, preset, seeds, models, rows, benchmarks)
+    cells = [bind(changed(cell.experiment, training)) for cell in wanted]
+    return cells, [in_words(training, cell.setting) for cell in wanted]
+
+
 def computing(precision: Precision | None, compiled: bool) -> dict[TrainingSetting, Any]:
     """Return the settings of how numbers are computed, as far as they are asked for."""
     asked: dict[TrainingSetting, Any] = {} if precision is None else {"precision": precision}
@@ -85,17 +103,21 @@ def chosen_cell(
     seed: int,
     *,
     source: Protocol | str | None = None,
+    like: ModelConfig | None = None,
     training: Mapping[TrainingSetting, Any] | None = None,
     frozen: Sequence[str] = (),
 ) -> BoundExperiment:
     """Return a cell with settings of its own: a source to start from, other ways to train.
 
     The source is a problem, whose cell of the same preset, model and seed is trained first, or
-    the identity of a finished run. BadInput for settings that do not exist or make no sense.
+    the identity of a finished run; `like` are the settings of its model, whose sizes are taken.
+    BadInput for settings that do not exist or make no sense.
     """
     try:
         check_applies(benchmark, model)
         chosen = experiment(preset, benchmark, model, seed)
+        if like is not None:
+            chosen = replace(chosen, model=settings_like(chosen.model, like))
         changes: dict[str, Any] = {str(name): value for name, value in (training or {}).items()}
         chosen = replace(chosen, training=replace(chosen.training, **changes))
         if source is not None:

@@ -28,6 +28,7 @@ from flows.steps.training.showcase import (
     chosen_arrays,
     showcase_arrays,
 )
+from flows.steps.training.starting import starting_weights
 from flows.steps.training.workplace import Workplace, selected_weights
 from lsm_core.evaluation.cost import forward_flops
 from lsm_core.evaluation.samples import worst_samples
@@ -142,7 +143,7 @@ class _Run:
             cell.experiment,
             split_fields(dataset, cell.benchmark, cell.training, cell.seed, place.memory, device),
             device,
-            selected_weights(place.checkpoints(source)) if source else None,
+            starting_weights(cell, selected_weights(place.checkpoints(source))) if source else None,
         )
         content = self.checkpoints.latest()
         if content is not None:

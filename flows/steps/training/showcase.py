@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from flows.steps.training.fields import names_of
 from lsm_core.benchmarks.benchmark import Benchmark
-from lsm_core.problems.fields import unstack_channels
 from lsm_core.problems.panel import Panel
+from lsm_core.problems.pooling import unstack_targets
 from storage.datasets.reader import Dataset
 
 SHOWN_SAMPLES = 3
@@ -30,7 +30,7 @@ def chosen_arrays(
 ) -> dict[str, NDArray[Any]]:
     """Return some test samples, by their numbers, and their predictions, by name."""
     space = dict(zip(benchmark.space, benchmark.shape.space, strict=True))
-    guesses = unstack_channels(predicted, benchmark.with_role("target"), space)
+    guesses = unstack_targets(predicted, benchmark.with_role("target"), space)
     names = names_of(benchmark)
     part = dataset.part("test", names)
     rows = [part[sample] for sample in samples]

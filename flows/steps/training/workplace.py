@@ -1,4 +1,4 @@
-"""Where runs find their data and leave their results. Free of torch, which takes seconds."""
+"""Where runs find their data and leave their results. Free of torch and MLflow: they take long."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 from flows.steps.results import result_in
 from storage.location import Location
 from storage.runs.checkpoints import Checkpoints
-from storage.tracking.store import Tracking, open_tracking
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from flows.settings import Settings
+    from storage.tracking.store import Tracking
 
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -57,8 +57,10 @@ class Workplace:
         """Return the folder of a run."""
         return Checkpoints(self.root / "checkpoints" / identity)
 
-    def tracking(self) -> Tracking:
+    def tracking(self) -> "Tracking":
         """Return the tracking store."""
+        from storage.tracking.store import open_tracking  # with MLflow, which takes seconds
+
         return open_tracking(self.tracking_uri, self.root)
 
 

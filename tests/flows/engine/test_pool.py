@@ -54,9 +54,16 @@ class Server:
         self.set_state(run.id, StateType.SCHEDULED)
         return run
 
-    def set_state(self, run: UUID, kind: StateType, starts: int = 1, hours: float = 0.0) -> None:
+    def set_state(
+        self,
+        run: UUID,
+        kind: StateType,
+        starts: int = 1,
+        hours: float = 0.0,
+        message: str = "so it was",
+    ) -> None:
         at = datetime.now(UTC) - timedelta(hours=hours)
-        state = State(type=kind, name=kind.value.title(), message="so it was", timestamp=at)
+        state = State(type=kind, name=kind.value.title(), message=message, timestamp=at)
         changes = {"state": state, "state_type": kind, "run_count": starts}
         self.runs[run] = self.runs[run].model_copy(update=changes)
 
@@ -152,6 +159,46 @@ def test_a_crashed_run_whose_event_was_lost_is_brought_back_by_its_parent(server
     server.set_state(run, StateType.CRASHED, starts=1, hours=0.1)
     assert pool.ended(None) == []
     assert server.runs[run].state_type == StateType.SCHEDULED
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "ConnectError: [Errno 111] Connection refused",
+        "ReadTimeout",
+        "ConcurrencySlotAcquisitionError: Unable to acquire concurrency slots on ['tag:training']",
+        "PrefectHTTPStatusError: Server error '500 Internal Server Error' for url 'http://...'",
+    ],
+)
+def test_a_run_that_lost_the_server_comes_back(error: str, server: Server) -> None:
+    asked, _ = submitted(["lsm"])
+    (run,) = server.runs
+    told = f"Flow run encountered an exception: {error}"
+    server.set_state(run, StateType.FAILED, starts=1, message=told)
+    assert asked.ended(None) == []
+    assert server.runs[run].state_type == StateType.FAILED  # the server itself brings it back
+    server.set_state(run, StateType.FAILED, starts=1, hours=0.1, message=told)
+    assert asked.ended(None) == []
+    assert server.runs[run].state_type == StateType.SCHEDULED
+    server.set_state(run, StateType.FAILED, starts=3, message=told)
+    ((_, outcome),) = asked.ended(None)
+    assert "ended as Failed" in str(outcome)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Flow run encountered an exception: ValueError: ConnectError",
+        "Flow run encountered an exception: PrefectHTTPStatusError: Client error '404 Not Found'",
+        "ConnectError: away",
+    ],
+)
+def test_a_run_that_failed_by_itself_does_not(message: str, server: Server) -> None:
+    asked, _ = submitted(["lsm"])
+    (run,) = server.runs
+    server.set_state(run, StateType.FAILED, starts=1, message=message)
+    ((_, outcome),) = asked.ended(None)
+    assert "ended as Failed" in str(outcome)
 
 
 def test_a_job_is_as_large_as_its_cell_where_the_pool_knows_sizes(server: Server) -> None:

@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch import nn
 from torch.nn import functional
 
 from lsm_core.evaluation.edges import edge_ratio
@@ -9,7 +10,7 @@ from lsm_core.experiments.presets import experiment, model_config
 from lsm_core.layers.convolution import convolve
 from lsm_core.layers.residual_block import convolved, doubled
 from lsm_core.models.catalogue import build_model
-from lsm_core.models.lsm_ours import LsmOursConfig
+from lsm_core.models.lsm_ours import N_WAVE_SCALES, LsmOursConfig
 from lsm_core.problems.shape import ProblemShape
 from lsm_core.surrogates.normalization import fit_normalization
 from lsm_core.surrogates.operator import build_operator
@@ -20,7 +21,7 @@ from lsm_core.training.state import start_training
 from tests.lsm_core.experiments.learning import smoke_fields
 
 PERIODIC = LsmOursConfig(
-    width=4, n_scales=3, boundary="circular", has_coordinates=False, normalization="none"
+    width=4, n_scales=3, n_waves=3, boundary="circular", has_coordinates=False, normalization="none"
 )
 
 
@@ -80,6 +81,24 @@ def test_tokens_differ_from_the_first_step_on() -> None:
     attention = torch.softmax(block.key(points), dim=1)
     tokens = attention.mT @ points
     assert tokens.std(dim=1).mean() > 0.1 * points.std()
+
+
+def test_scales_have_waves_or_tokens_and_none_of_them_is_without_weights_to_learn() -> None:
+    config = model_config("quick", "darcy", "lsm_ours")
+    network = model(config, (16, 16))
+    kinds = [
+        (not isinstance(waves, nn.Identity), not isinstance(solve, nn.Identity))
+        for waves, solve in zip(network.waves_down[1:], network.solve, strict=True)
+    ]
+    assert kinds == [
+        (scale < N_WAVE_SCALES, scale >= N_WAVE_SCALES) for scale in range(1, config.n_scales)
+    ]
+
+
+def test_a_model_without_waves_is_the_one_of_before() -> None:
+    before = LsmOursConfig(width=4, n_scales=3)
+    assert (before.n_waves, before.first_latent_scale) == (0, 1)
+    assert not [name for name in model(before, (16,)).state_dict() if "waves" in name]
 
 
 def test_coordinates_are_where_a_problem_has_ends() -> None:

@@ -7,10 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from lsm_core.evaluation.evaluate import relative_l2
-from lsm_core.layers.convolution_block import SMOOTH
+from lsm_core.layers.convolution_block import SMOOTH, ConvolutionBlock, MergingBlock
 from lsm_core.layers.forms import plain_forms, suits_kernels
+from lsm_core.layers.head import Head
 from lsm_core.models.catalogue import ModelConfig, build_model
-from lsm_core.models.lsm import paper_form, release_form, smooth_form
+from lsm_core.models.lsm import LatentSpectralBlock, paper_form, release_form, smooth_form
 from lsm_core.models.unet import UnetConfig
 from lsm_core.problems.shape import ProblemShape
 
@@ -56,6 +57,36 @@ def test_both_forms_are_equal_in_float64(form: str, space: tuple[int, ...]) -> N
     largest = max(tensor.abs().max().item() for tensor in plain)
     for ours, theirs in zip(kernels, plain, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12 * largest)
+
+
+def _blocks() -> dict[str, tuple[nn.Module, list[Tensor]]]:
+    """Return the layers that have two forms, each with inputs."""
+    torch.manual_seed(0)
+    released = release_form(width=8, n_scales=3)
+    fine, coarse = torch.randn(3, 16, 12, 8), torch.randn(3, 8, 6, 16)
+    return {
+        "convolutions": (ConvolutionBlock(released.convolution, 2, 8, 8, 16), [fine]),
+        "smooth convolutions": (ConvolutionBlock(SMOOTH, 2, 8, 8, 16), [fine]),
+        "merging": (MergingBlock(released.convolution, 2, 8, 16, 8), [fine, coarse]),
+        "released latent": (
+            LatentSpectralBlock(released.projector, released.solver, 8, (4, 3)),
+            [fine],
+        ),
+        "paper latent": (
+            LatentSpectralBlock(paper_form().projector, paper_form().solver, 8, (4, 3)),
+            [fine],
+        ),
+        "head": (Head(8, 128, 2), [fine]),
+    }
+
+
+@pytest.mark.parametrize("name", _blocks())
+def test_both_forms_of_a_layer_are_equal_in_float32(name: str) -> None:
+    layer, inputs = _blocks()[name]
+    again, _ = _blocks()[name]
+    with plain_forms():
+        expected = again(*inputs)
+    assert relative_l2(layer(*inputs).flatten()[None], expected.flatten()[None]).item() < 1e-6
 
 
 @pytest.mark.parametrize("form", FORMS)

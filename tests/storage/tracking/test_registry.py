@@ -10,14 +10,8 @@ import pytest
 from flows.engine.own_server import free_port
 from storage.errors import NoSuchModel, StoreUnavailable
 from storage.location import Location
-from storage.tracking.model_state import Change, ModelVersion
-from storage.tracking.registry import (
-    ModelRegistry,
-    Upload,
-    Uploads,
-    is_reference,
-    registered_name,
-)
+from storage.tracking.model_state import Change, ModelVersion, is_reference
+from storage.tracking.registry import ModelRegistry, Upload, Uploads, registered_name
 from tests.storage.tracking.mlflow_server import record_run, running_server
 
 

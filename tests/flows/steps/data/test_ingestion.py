@@ -190,11 +190,19 @@ def test_units_that_disagree_and_files_that_lack_a_variable_are_said(tmp_path: P
         ingested(tmp_path, folder, targets=("p",))
 
 
-def test_a_number_for_a_whole_sample_is_no_target_yet(tmp_path: Path) -> None:
-    np.savez(tmp_path / "f.npz", a=RANDOM.random((6, 5)), drag=RANDOM.random(6))
-    axes = {"a": ("sample", "x"), "drag": ("sample",)}
-    with pytest.raises(BadInput, match="drag has no values at points"):
-        ingested(tmp_path, tmp_path / "f.npz", inputs=("a",), targets=("drag",), axes=axes)
+def test_a_number_of_a_sample_is_a_target_beside_fields(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    fields = {"a": random.random((9, 8)), "u": 1e5 * random.random((9, 8))}
+    np.savez(tmp_path / "f.npz", **fields, drag=0.01 * random.random(9))
+    job = ingested(tmp_path, tmp_path / "f.npz", inputs=("a",), targets=("u", "drag"))
+    u, drag = job.problem.with_role("target")
+    assert (u.dims, u.unit) == (("x",), "100000")
+    assert (drag.dims, drag.unit) == ((), "0.01")
+    assert job.problem.shape.n_outputs == 2
+    part = part_of(open_dataset(job.location), job.problem, "train")[0:1]
+    row = job.order[0].row
+    with np.load(tmp_path / "f.npz") as file:
+        assert part["drag"][0] == pytest.approx(file["drag"][row] / 0.01, rel=1e-5)
 
 
 def test_what_cannot_be_guessed_is_asked_for_with_what_there_is(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from flows.errors import BadInput
 from flows.steps.models.champions import TEST_SAMPLES, promote
 from flows.steps.models.judgement import (
     RETRAIN_SUITE,
+    Terms,
+    answer,
     judge,
     judge_left,
     settle_champion,
@@ -112,6 +114,27 @@ def test_a_better_challenger_is_promoted(
     assert promoted.tags["judged/against"] == str(versions["usual"])
     assert promoted.tags["judged/reason"] == verdict.reason
     assert registry.state(NAME).with_alias("challenger") is None
+
+
+def test_one_that_waits_for_approval_is_judged_once(
+    registry: ModelRegistry, versions: dict[str, int], dataset: Location, root: Location
+) -> None:
+    """A run that was suspended looks again when it is resumed; that spends no level."""
+    registry.note(NAME, Change(aliases={"challenger": versions["better"]}))
+    n_before = len(registry.record.turns(NAME))
+    first = judge("burgers", dataset, root, registry.uri, Terms(approve=True))
+    again = judge("burgers", dataset, root, registry.uri, Terms(approve=True))
+    assert first.state == again.state == "NeedsApproval"
+    assert first.decision == again.decision
+    assert len(registry.record.turns(NAME)) == n_before + 1
+    challenger = registry.find(f"{NAME}/{versions['better']}")
+    answered = answer(challenger, False, "not now", root, registry.uri, Terms().time)
+    assert answered.state == "Kept"
+    assert answered.reason.startswith("refused: not now; better: mean error ")
+    told = registry.record.turns(NAME)[n_before:]
+    assert [turn.verdict for turn in told] == ["NeedsApproval", "Refused"]
+    assert ["level" in turn.figures for turn in told] == [True, False]
+    assert registry.find(f"{NAME}@champion").number == versions["usual"]
 
 
 @pytest.mark.parametrize("quality", ["equal", "worse"])

@@ -197,6 +197,7 @@ def test_another_process_brings_a_deleted_database_back_in_its_place(
     assert known(f"sqlite:///{root.local_path}/./mlflow.db") == before
 
 
+@pytest.mark.slow
 def test_a_server_elsewhere_gets_the_same(
     root: Location, before: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -233,6 +234,7 @@ def dying(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return countdown
 
 
+@pytest.mark.slow
 def test_one_that_was_killed_again_and_again_goes_on(
     root: Location, before: dict[str, Any], tmp_path: Path, dying: list[int]
 ) -> None:

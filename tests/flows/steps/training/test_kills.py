@@ -91,6 +91,7 @@ def _weights(place: Workplace) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_a_run_killed_twice_ends_with_the_same_weights_and_history(tmp_path: Path) -> None:
     check_kills(tmp_path, n_kills=2)
 

@@ -182,7 +182,7 @@ def test_the_report_shows_results_and_failures(folder: Path) -> None:
     report = write_report(place.root, "smoke")
     page = report.page.read_bytes().decode()
     assert "no &lt;memory&gt;" in page
-    assert page.count("<svg") == 5
+    assert page.count("<svg") == 6
     assert "failed" in report.markdown
     outcomes = read_outcomes(place.root)
     found = [one.identity for one in outcomes.of_benchmark(Comparison("smoke"))]
