@@ -47,8 +47,6 @@ class Protocol:
     published: DataPlan
     quick_epochs: int = 6
     """About half a minute on one core for most models."""
-    quick_batch: int = 4
-    """With so few epochs, small batches learn most: the number of steps is what is short."""
     quick_modes: int | tuple[int, ...] | None = None
     """Fourier modes along the axes at preset quick, where its grid has no room for the usual."""
     night: DataPlan | None = None
@@ -159,7 +157,6 @@ def given_protocol(plan: GivenPlan) -> Protocol:
         published=plan,
         quick_epochs=epochs(GIVEN_STEPS, quick.n_train, 100),
         night_epochs=epochs(GIVEN_NIGHT_STEPS, night.n_train, 200),
-        quick_batch=GIVEN_BATCH,
         quick_modes=tuple(min(16 if len(sizes) == 1 else 12, max(1, n // 2)) for n in sizes)
         if problem.positions != "scattered points"
         else None,
@@ -234,7 +231,6 @@ PROTOCOLS: dict[BenchmarkName, Protocol] = {
         night_epochs=30,
         published=_fast(Burgers(resolution=256), 1000, 100, 100),
         quick_epochs=15,
-        quick_batch=10,
         scaled_small=("none", "none"),
     ),
     "darcy": Protocol(
@@ -263,6 +259,7 @@ PROTOCOLS: dict[BenchmarkName, Protocol] = {
         night=_fast(ElasticityPoints(), 1000, 100, 200),
         night_epochs=15,
         published=_fast(ElasticityPoints(), 1000, 100, 200),
+        quick_epochs=8,
         # Scattered points are in no order, and their positions stay where they are.
         scaled_small=("none", "channel"),
         released_rate=5e-4,
@@ -280,7 +277,7 @@ PROTOCOLS: dict[BenchmarkName, Protocol] = {
         night=_slow(Plasticity(n_elements_x=50, n_elements_y=15), 200, 20, 40),
         night_epochs=10,
         published=_slow(Plasticity(), 900, 80, 80),
-        quick_epochs=8,
+        quick_epochs=14,
         quick_modes=(8, 4, 6),
         scaled=("pointwise", "pointwise"),
         scaled_small=("pointwise", "pointwise"),
@@ -292,7 +289,7 @@ PROTOCOLS: dict[BenchmarkName, Protocol] = {
         night=_slow(Airfoil(n_wake=25, n_surface=60, n_normal=25), 500, 50, 100),
         night_epochs=12,
         published=_slow(Airfoil(), 1000, 100, 200),
-        quick_epochs=10,
+        quick_epochs=16,
         # The mesh reaches so far that the shape is invisible beside it: without scales of its own
         # at each point no model gets below the error of the mean in a short training.
         scaled_small=("pointwise", "pointwise"),

@@ -16,12 +16,15 @@ from lsm_core.layers.convolution import convolve
 from lsm_core.layers.forms import suits_kernels
 from lsm_core.layers.kernels.convolution import convolve_prepared
 from lsm_core.layers.padding import Boundary
+from lsm_core.layers.precision import in_float32
 from lsm_core.layers.shapes import Features, Field
 
-SampleNormalization = Literal["sample", "none"]
+ChannelNormalization = Literal["instance", "none"]
 FEW_TAPS = 3
 """Points of a kernel up to which a convolution is one product of neighbours side by side: on one
 axis that is 2 to 4 times as fast as the kernels for planes."""
+EPSILON = 1e-5
+"""Added to variances, for channels that are the same everywhere."""
 BRANCH = 0.3
 """Size of what a residual block adds at first, as a part of what convolutions usually give."""
 
@@ -30,7 +33,7 @@ class ResidualBlock(nn.Module):
     """x + conv(gelu(conv(normalised x))), with convolutions that are 3 wide."""
 
     def __init__(
-        self, n_dims: int, width: int, boundary: Boundary, normalization: SampleNormalization
+        self, n_dims: int, width: int, boundary: Boundary, normalization: ChannelNormalization
     ) -> None:
         super().__init__()
         self.boundary, self.normalization = boundary, normalization
@@ -44,9 +47,22 @@ class ResidualBlock(nn.Module):
 
     def forward(self, field: Field) -> Field:
         """Return the features after the block."""
-        prepared = field if self.normalization == "none" else normalized(field)
+        prepared = field if self.normalization == "none" else normalized_channels(field)
         hidden = convolved(prepared, lambda same: same, self.first, self.boundary)
         return field + convolved(hidden, functional.gelu, self.second, self.boundary)
+
+
+@in_float32
+def normalized_channels(field: Field) -> Field:
+    """Return each channel of each sample with mean zero and deviation one over its points.
+
+    On a processor this is twice as fast as `layers.normalization`, whose points lie channel by
+    channel.
+    """
+    channels = field.movedim(-1, 1)
+    # torch's functional form refuses a single point, which the coarsest scale may have.
+    same = torch.instance_norm(channels, None, None, None, None, True, 0.0, EPSILON, False)
+    return same.movedim(1, -1)
 
 
 def normalized(field: Field) -> Field:

@@ -6,14 +6,15 @@ from torch import nn
 from torch.nn import functional
 
 from lsm_core.evaluation.edges import edge_ratio
-from lsm_core.experiments.presets import experiment, model_config
+from lsm_core.experiments.presets import experiment, model_config, parameters
+from lsm_core.experiments.protocols import PROTOCOLS, data_plan
 from lsm_core.layers.convolution import convolve
-from lsm_core.layers.residual_block import convolved, doubled
+from lsm_core.layers.residual_block import convolved, doubled, normalized_channels
 from lsm_core.models.catalogue import build_model
-from lsm_core.models.lsm_ours import N_WAVE_SCALES, LsmOursConfig
+from lsm_core.models.lsm_ours import N_WAVE_SCALES, LsmOursConfig, Waves
 from lsm_core.problems.shape import ProblemShape
 from lsm_core.surrogates.normalization import fit_normalization
-from lsm_core.surrogates.operator import build_operator
+from lsm_core.surrogates.operator import build_operator, shape_of_one_step
 from lsm_core.surrogates.surrogate import Surrogate, predict
 from lsm_core.training.batches import BatchesInMemory, permutations
 from lsm_core.training.loop import fit
@@ -21,7 +22,13 @@ from lsm_core.training.state import start_training
 from tests.lsm_core.experiments.learning import smoke_fields
 
 PERIODIC = LsmOursConfig(
-    width=4, n_scales=3, n_waves=3, boundary="circular", has_coordinates=False, normalization="none"
+    width=4,
+    n_scales=3,
+    n_waves=3,
+    waves="mapped",
+    boundary="circular",
+    has_coordinates=False,
+    normalization="none",
 )
 
 
@@ -30,11 +37,12 @@ def model(config: LsmOursConfig, space: tuple[int, ...]) -> torch.nn.Module:
     return build_model(config, ProblemShape(space=space, n_inputs=2, n_outputs=1)).double()
 
 
+@pytest.mark.parametrize("waves", ["added", "mapped"])
 @pytest.mark.parametrize("space", [(16,), (16, 8), (8, 8, 8)])
 def test_a_periodic_field_that_is_shifted_by_coarse_cells_gives_the_shifted_result(
-    space: tuple[int, ...],
+    space: tuple[int, ...], waves: Waves
 ) -> None:
-    network = model(PERIODIC, space)
+    network = model(replace(PERIODIC, waves=waves), space)
     field = torch.randn(2, *space, 2, dtype=torch.float64)
     axes = tuple(range(1, 1 + len(space)))
     moved = network(field.roll((4,) * len(space), axes))
@@ -48,12 +56,21 @@ def test_samples_do_not_mix_in_training() -> None:
     torch.testing.assert_close(network(field), alone)
 
 
-def test_a_larger_sample_of_the_same_form_has_the_same_normalised_features() -> None:
-    """What a residual block adds depends on the form of its field, not on its size."""
+def test_what_a_residual_block_adds_depends_on_the_form_of_each_channel_alone() -> None:
     block = model(LsmOursConfig(width=2, n_scales=2), (12,)).down[0]
     field = torch.randn(1, 12, 4, dtype=torch.float64)
-    added, added_to_larger = block(field) - field, block(100 * field) - 100 * field
+    sizes, shift = torch.tensor([100.0, 1.0, 10.0, 3.0]), torch.tensor([5.0, 0.0, -2.0, 1.0])
+    larger = field * sizes + shift
+    added, added_to_larger = block(field) - field, block(larger) - larger
     torch.testing.assert_close(added, added_to_larger, rtol=1e-4, atol=1e-4)
+
+
+def test_normalised_channels_have_mean_zero_and_deviation_one_over_their_own_points() -> None:
+    channels = normalized_channels(3 * torch.randn(2, 5, 7, 4, dtype=torch.float64) + 1)
+    torch.testing.assert_close(channels.mean((1, 2)), torch.zeros(2, 4).double())
+    variance = channels.var((1, 2), correction=0)
+    torch.testing.assert_close(variance, torch.ones(2, 4).double(), atol=1e-4, rtol=0)
+    assert normalized_channels(torch.randn(2, 1, 4)).abs().max() < 1e-3  # a single point is its mean
 
 
 @pytest.mark.parametrize("boundary", ["zero", "circular"])
@@ -76,8 +93,8 @@ def test_pooling_undoes_doubling_of_what_is_linear_inside(n_dims: int) -> None:
 
 
 def test_tokens_differ_from_the_first_step_on() -> None:
-    block = model(LsmOursConfig(width=8, n_scales=2), (64,)).solve[0]
-    points = functional.layer_norm(torch.randn(1, 64, 16).double(), (64, 16))
+    block = model(LsmOursConfig(width=8, n_scales=3), (64,)).solve[1]
+    points = functional.layer_norm(torch.randn(1, 64, 32).double(), (64, 32))
     attention = torch.softmax(block.key(points), dim=1)
     tokens = attention.mT @ points
     assert tokens.std(dim=1).mean() > 0.1 * points.std()
@@ -88,17 +105,28 @@ def test_scales_have_waves_or_tokens_and_none_of_them_is_without_weights_to_lear
     network = model(config, (16, 16))
     kinds = [
         (not isinstance(waves, nn.Identity), not isinstance(solve, nn.Identity))
-        for waves, solve in zip(network.waves_down[1:], network.solve, strict=True)
+        for waves, solve in zip(network.waves[1:], network.solve, strict=True)
     ]
     assert kinds == [
         (scale < N_WAVE_SCALES, scale >= N_WAVE_SCALES) for scale in range(1, config.n_scales)
     ]
 
 
-def test_a_model_without_waves_is_the_one_of_before() -> None:
-    before = LsmOursConfig(width=4, n_scales=3)
-    assert (before.n_waves, before.first_latent_scale) == (0, 1)
-    assert not [name for name in model(before, (16,)).state_dict() if "waves" in name]
+def test_waves_and_tokens_can_be_left_out() -> None:
+    bare = model(LsmOursConfig(width=4, n_scales=3, n_waves=0, n_tokens=0), (16,))
+    assert not [name for name in bare.state_dict() if "waves" in name or "solve" in name]
+    assert bare(torch.randn(2, 16, 2, dtype=torch.float64)).shape == (2, 16, 1)
+
+
+def test_it_is_no_larger_than_an_fno() -> None:
+    for benchmark in PROTOCOLS:
+        problem = data_plan("quick", benchmark).benchmark
+        shape = shape_of_one_step(problem.shape, problem.n_steps)
+        ours, fno = (
+            parameters(model_config("quick", benchmark, name), shape)
+            for name in ("lsm_ours", "fno")
+        )
+        assert ours <= fno
 
 
 def test_coordinates_are_where_a_problem_has_ends() -> None:

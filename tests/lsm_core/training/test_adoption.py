@@ -10,7 +10,7 @@ from lsm_core.models.point_cloud import PointCloudConfig
 from lsm_core.problems.shape import ProblemShape
 from lsm_core.training.adoption import brought_over, suits
 
-BODY = LsmOursConfig(width=8, n_scales=2, n_tokens=4, n_basis=4)
+BODY = LsmOursConfig(width=8, n_scales=3, n_tokens=4, n_basis=4, n_waves=0)
 
 
 def weights(config: object, space: tuple[int, ...], n_inputs: int = 1) -> dict[str, Tensor]:
@@ -35,7 +35,7 @@ def test_kernels_go_over_to_another_dimension_and_keep_their_answer() -> None:
 
 
 def test_the_body_of_points_is_the_model_on_a_grid() -> None:
-    wider = LsmOursConfig(width=16, n_scales=3, n_tokens=4, n_basis=4)
+    wider = LsmOursConfig(width=16, n_scales=4, n_tokens=4, n_basis=4, n_waves=0)
     cloud = PointCloudConfig(body=wider, n_features=16, latent_shape=(8, 8), n_modes=2)
     points = weights(cloud, (50,), n_inputs=2)
     grid = weights(wider, (8, 8), n_inputs=16)
@@ -48,6 +48,6 @@ def test_the_body_of_points_is_the_model_on_a_grid() -> None:
 
 
 def test_a_source_with_too_little_in_common_is_refused_in_a_sentence() -> None:
-    other = LsmOursConfig(width=16, n_scales=2, n_tokens=4, n_basis=4)
+    other = LsmOursConfig(width=16, n_scales=3, n_tokens=4, n_basis=4, n_waves=0)
     with pytest.raises(ValueError, match=r"of the \d+ weights that are needed here"):
         brought_over(weights(other, (8, 8)), weights(BODY, (8, 8)))
