@@ -10,13 +10,14 @@ import pytest
 from flows.cli.main import main
 from flows.steps.models.packaging import trained_run
 from flows.steps.reports.board import measured_runs
+from flows.steps.reports.solver_rows import measure_solvers
 from flows.steps.training import run as training
 from flows.steps.training.cells import bind
 from flows.steps.training.run_record import finished_record
 from flows.steps.training.workplace import Workplace
 from lsm_core.evaluation.samples import relative_of
 from lsm_core.experiments import presets
-from lsm_core.reporting.board import boards
+from lsm_core.reporting.board import SOLVER, boards
 from lsm_core.reporting.task import task_of
 from lsm_core.result import Result
 from storage.location import Location
@@ -114,3 +115,39 @@ def test_swapped_results_are_found_in_the_store(store, capsys):
     finally:
         for place, content in zip(places, before, strict=True):
             place.write_bytes(content)
+
+
+def test_the_solver_is_a_row_like_the_others(store, tmp_path, capsys):
+    folder, results = store
+    root = Location.parse(str(folder))
+    argv = ["board", "--store", str(folder), "--solvers", "--out", str(tmp_path), "--json"]
+    assert main(argv) == 0
+    said = capsys.readouterr()
+    assert "solver_points" in said.err or "its own settings" in said.err
+    (board,) = boards(measured_runs(root))
+    (row,) = (row for row in board.rows if row.model == SOLVER)
+    assert board.task == task_of(results[0])  # it stands in the table of the others
+    assert (row.parameters, row.updates, row.seeds, row.alarms) == (0, 0, (0,), ())
+    assert "ms a sample" in row.flags[1]
+    (file,) = tmp_path.iterdir()
+    assert SOLVER in file.read_text()
+    solved = next(r.result for r in measured_runs(root) if r.result.model == SOLVER)
+    model = solved.settings["model"]
+    assert model["seconds_a_sample"] > 0
+    assert model["network_seconds_a_sample"] > 0
+    kept = Checkpoints(root / "checkpoints" / solved.identity).arrays("worst")
+    found = np.linalg.norm(kept["predicted:final"] - kept["final"], axis=1)
+    assert found[0] / np.linalg.norm(kept["final"][0]) == pytest.approx(solved.test["rel_l2_max"])
+    assert finished_record(solved).tags["task"] == task_of(results[0]).id
+    # A second time it is there.
+    assert main(argv) == 0
+    assert not capsys.readouterr().err
+
+
+def test_data_that_is_gone_has_no_solver(store, tmp_path):
+    folder, _ = store
+    root = Location.parse(str(folder))
+    said: list[str] = []
+    measure_solvers(Location.parse(str(tmp_path)), measured_runs(root), said.append)
+    assert len(said) == 1
+    assert "its data is not in the store" in said[0]
