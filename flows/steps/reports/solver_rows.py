@@ -122,6 +122,7 @@ def _measure(
         n_train=0,
         updates=0,
         samples_seen=0,
+        flops=0.0,
         dataset=DatasetName(name=dataset.location.name, digest=dataset.digest),
         code=hashed_syntax(reachable(MADE_BY)),
         settings={
