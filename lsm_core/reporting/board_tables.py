@@ -70,7 +70,10 @@ def claims_table(board: Board) -> Table:
         for row in board.rows
         for claim in row.claims
     ]
-    said = "Claimed on the published data, measured here."
+    said = (
+        "Claimed on the published data, measured here: the quotient of the two says something of a "
+        "model only where data and training are as long as the authors'."
+    )
     return table_of(lines, said, n_names=3, words=("source", "rests on"))
 
 
