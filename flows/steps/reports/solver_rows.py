@@ -119,7 +119,7 @@ def _measure(
         mean_prediction=run.mean_prediction,
         seconds_per_epoch=0.0,
         epochs=0,
-        n_train=0,
+        n_train=run.n_train,  # of the task; it uses none
         updates=0,
         samples_seen=0,
         flops=0.0,

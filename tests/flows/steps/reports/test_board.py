@@ -98,6 +98,13 @@ def test_the_command_writes_a_page_and_a_file_a_task(store, tmp_path, capsys):
     assert [row["model"] for row in plain["tasks"][0]["rows"]]
 
 
+def test_a_store_with_a_board_is_sent_to_mlflow(store, capsys):
+    folder, _ = store
+    assert main(["board", "--store", str(folder)]) == 0
+    assert main(["runs", "sync", "--store", str(folder)]) == 0
+    assert "not sent" not in capsys.readouterr().out
+
+
 def test_swapped_results_are_found_in_the_store(store, capsys):
     folder, results = store
     root = Location.parse(str(folder))
