@@ -9,7 +9,7 @@ export MLFLOW_DISABLE_TELEMETRY := true
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup explore benchmark browser test test-all check audit faults stack stack-down clean
+.PHONY: help setup explore benchmark board browser test test-all check audit faults stack stack-down clean
 
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -39,6 +39,11 @@ explore: setup  ## a page to play with the trained models that are in the box
 benchmark: setup  ## prepare data, train, compare: the whole thing, in minutes
 	$(BIN)/lsm benchmark --preset quick --models lsm fno unet
 	$(BIN)/lsm study transfer --preset quick --models lsm
+
+board: setup  ## elasticity on points from three seeds: LSM, its successors, classical rows, the solver
+	$(BIN)/lsm benchmark --preset quick --benchmarks elasticity_p --seeds 0 1 2 \
+		--models transolver lno flare lsm lsm_ours fno unet mean_field ridge pod_rbf
+	$(BIN)/lsm board --preset quick --solvers --out board
 
 check: setup  ## style, types and the direction of imports
 	$(BIN)/ruff check .

@@ -287,6 +287,11 @@ def _add_results(verbs: Verbs) -> None:
     said = "only its runs; all if none is named"
     board.add_argument("--preset", choices=PRESETS, metavar="PRESET", help=said)
     board.add_argument("--out", type=Path, metavar="FOLDER", help="for one CSV a task, too")
+    board.add_argument(
+        "--solvers",
+        action="store_true",
+        help="measure the problems' own solvers first, each as coarse as LSM (ours) is fast",
+    )
     _add(verbs, "runs", results.runs).add_argument("action", choices=("sync",))
 
 

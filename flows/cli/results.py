@@ -39,6 +39,11 @@ def board(options: argparse.Namespace) -> None:
 
     settings = current_settings()
     measured = measured_runs(settings.root, options.preset)
+    if options.solvers:
+        from flows.steps.reports.solver_rows import measure_solvers
+
+        measure_solvers(settings.root, measured, lambda line: print(line, file=sys.stderr))
+        measured = measured_runs(settings.root, options.preset)
     found = boards(measured)
     page = str(write_board(settings.root, measured, options.out))
     plain = {"page": page, "tasks": [board.to_plain() for board in found]}

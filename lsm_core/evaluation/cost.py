@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from math import log2, prod
 from multiprocessing import get_context
 from statistics import median
-from time import perf_counter
-from typing import Any
+from time import perf_counter, process_time
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +25,8 @@ from lsm_core.training.batches import Fields
 from lsm_core.training.config import TrainingConfig
 from lsm_core.training.loop import train_step
 from lsm_core.training.state import TrainingState, start_training
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,3 +219,22 @@ FLOPS = {
     torch.ops.aten._fft_c2c: _fft_flops(5.0),
     torch.ops.aten.bmm: _batched_product_flops,
 }
+
+
+def least_seconds(work: Callable[[], Any], n_repeats: int = 3) -> float:
+    """Return the least processor time of some work, after one try that is not counted.
+
+    The least, since whatever disturbs only adds.
+    """
+    work()
+    return min(timed(work)[1] for _ in range(n_repeats))
+
+
+def timed(work: Callable[[], Answer]) -> tuple[Answer, float]:
+    """Return what some work comes to and its processor time.
+
+    What else a machine does adds to the clock on the wall, not to this.
+    """
+    start = process_time()
+    answer = work()
+    return answer, process_time() - start

@@ -11,11 +11,16 @@ from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
 from lsm_core.evaluation.samples import Errors, disagreements, quantiles, relative_of
+from lsm_core.names import MODEL_TITLES
 from lsm_core.reporting.claims import Claim, claims_of
 from lsm_core.reporting.comparison import OverSeeds, row_name
 from lsm_core.reporting.task import Task, task_of
 from lsm_core.result import Result
 
+SOLVER = "coarse_solver"
+"""What the row is called that is the problem's own solver, at coarser settings."""
+SLOWER = 1.1
+"""Times the network's from which on a solver did not keep to its time, as where none can."""
 LEVEL = 0.05
 """Of the paired test between neighbours."""
 ALARM_LEVEL = 0.001
@@ -139,9 +144,16 @@ def flags_of(result: Result) -> tuple[str, ...]:
     """Return what of a run's protocol its error has to be read with."""
     training: Mapping[str, Any] = result.settings["training"]
     model: Mapping[str, Any] = result.settings["model"]
+    if result.model == SOLVER:
+        own, network = model["seconds_a_sample"], model["network_seconds_a_sample"]
+        title = MODEL_TITLES.get(model["network"], model["network"])
+        times = f"{1000 * own:.2g} ms a sample, {title} {1000 * network:.2g} ms"
+        slower = ("slower than the network",) if own > SLOWER * network else ()
+        return (f"solver at {model['settings']}", times, *slower)
     steps = sum(name.startswith("rel_l2_step_") for name in result.test)
     found = {
-        "rollout": steps > 1 and not training.get("teacher_forcing"),
+        # Classical models predict all frames at once.
+        "rollout": steps > 1 and result.epochs and not training.get("teacher_forcing"),
         "teacher forcing": training.get("teacher_forcing"),
         "derivative loss": training.get("derivative_weight"),
         "EMA": training.get("averaging"),

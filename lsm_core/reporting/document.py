@@ -51,6 +51,9 @@ table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; font-siz
 th, td {{ padding: 0.3rem 0.55rem; border-bottom: 1px solid var(--line); text-align: right;
   white-space: nowrap; }}
 th.name, td.name {{ text-align: left; }}
+th.words, td.words {{ text-align: left; white-space: normal; min-width: 13rem; }}
+table.sortable :is(th, td):nth-child(2) {{ position: sticky; left: 0; z-index: 1;
+  background: var(--page); }}
 th {{ color: var(--quiet); font-weight: 600; }}
 figure {{ margin: 1.4rem 0; }}
 figure .ground {{ background: var(--ground); border: 1px solid var(--line); border-radius: 6px;

@@ -143,17 +143,22 @@ def legend_below(figure: Figure, n_columns: int = 3) -> None:
         figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=fitting)
 
 
-def panel_figure(samples: Sequence[Sequence[Panel]], length_unit: str = "1") -> str:
+def panel_figure(
+    samples: Sequence[Sequence[Panel]], length_unit: str = "1", *, one_range: bool = False
+) -> str:
     """Return samples as columns of pictures, each on its own positions.
 
-    Pictures of one row share their range of values, so that samples can be compared.
+    Pictures of one row share their range of values, so that samples can be compared; with
+    `one_range` all pictures do, as truth and prediction have to.
     """
+    every = [panel for panels in samples for panel in panels]
     n_rows, n_columns = len(samples[0]), len(samples)
     with canvas(3.0 * n_columns, 2.5 * n_rows) as figure:
         axes = figure.subplots(n_rows, n_columns, squeeze=False)
         for places, panels in zip(axes, zip(*samples, strict=True), strict=True):
-            low = min(float(np.nanmin(panel.values)) for panel in panels)
-            high = max(float(np.nanmax(panel.values)) for panel in panels)
+            alike = every if one_range else panels
+            low = min(float(np.nanmin(panel.values)) for panel in alike)
+            high = max(float(np.nanmax(panel.values)) for panel in alike)
             for panel, place in zip(panels, places, strict=True):
                 draw_panel(place, panel, (low, high), length_unit=length_unit)
         return svg_of(figure)

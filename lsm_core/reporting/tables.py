@@ -37,6 +37,8 @@ class Table:
     caption: str = ""
     sortable: bool = False
     """Whether a click on a heading of the page sorts the rows by that column."""
+    words: tuple[str, ...] = ()
+    """Headings of columns that hold words, not figures: on a page they wrap."""
 
     def __post_init__(self) -> None:
         for row in self.rows:
@@ -77,17 +79,24 @@ class Table:
         )
 
     def text(self) -> str:
-        """Return the table for a terminal, names to the left and figures to the right."""
+        """Return the table for a terminal, names to the left and figures to the right.
+
+        Words come last, where their length disturbs nothing.
+        """
         widths = [max(map(len, column)) for column in zip(self.headings, *self.rows, strict=True)]
+        is_words = [heading in self.words for heading in self.headings]
+        order = sorted(range(len(widths)), key=is_words.__getitem__)
 
         def line(cells: Sequence[str]) -> str:
             aligned = [
-                text.ljust(width) if column < self.n_names else text.rjust(width)
-                for column, (text, width) in enumerate(zip(cells, widths, strict=True))
+                cells[column].ljust(widths[column])
+                if column < self.n_names or is_words[column]
+                else cells[column].rjust(widths[column])
+                for column in order
             ]
             return "  ".join(aligned).rstrip()
 
-        rule = "  ".join("─" * width for width in widths)
+        rule = "  ".join("─" * widths[column] for column in order)
         lines = [line(self.headings), rule, *map(line, self.rows)]
         return "\n".join([*lines, self.caption] if self.caption else lines)
 
@@ -96,6 +105,8 @@ class Table:
         return f'<button type="button">{escape(text)}</button>' if self.sortable else escape(text)
 
     def _kind(self, column: int) -> str:
+        if self.headings[column] in self.words:
+            return ' class="words"'
         return ' class="name"' if column < self.n_names else ""
 
     def _cell(self, row: int, column: int, text: str) -> str:
@@ -110,6 +121,7 @@ def table_of(
     n_names: int = 1,
     marks: Mapping[tuple[int, int], Mark] | None = None,
     sortable: bool = False,
+    words: tuple[str, ...] = (),
 ) -> Table:
     """Return a table of lines that say the heading of each of their cells; all have the same."""
     return Table(
@@ -119,6 +131,7 @@ def table_of(
         marks=marks or {},
         caption=caption,
         sortable=sortable,
+        words=words,
     )
 
 

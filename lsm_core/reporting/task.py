@@ -45,7 +45,7 @@ class Task:
     def title(self) -> str:
         """Return what it is called on a page."""
         grid = marked("×".join(map(str, self.resolution)), self.origin)
-        return f"{self.benchmark} ({grid}), preset {self.preset}, division {self.division}"
+        return f"{self.benchmark} ({grid} points), preset {self.preset}, division {self.division}"
 
     @property
     def name(self) -> str:

@@ -119,7 +119,7 @@ STUDIES: dict[StudyName, Study] = {
         text="Trained on 43x43 points, every tenth of 421, and asked on 85x85 and 211x211 of the "
         "same media without further training. One statistic a channel.",
         cells=cells.darcy_zero_shot,
-        models=("lsm", "fno", *LATER_MODELS),
+        models=("lsm", "lsm_ours", "fno", *LATER_MODELS),
         is_published=False,
     ),
 }

@@ -109,7 +109,12 @@ def _worst(board: Board, own: Sequence[Measured], root: Location) -> list[Block]
         named = (("truth", true), ("prediction", made))
         columns.append([replace(problem.panels(s)[-1], title=title) for title, s in named])
     caption = (
-        f"The {len(columns)} test samples with the largest relative errors of {best[0].model}, "
-        f"seed {best[0].seed}, the worst first: truth above, prediction below."
+        f"The {len(columns)} test samples with the largest relative errors of "
+        f"{row_name(best[0])}, seed {best[0].seed}, the worst first: truth above, prediction below."
     )
-    return [Picture(panel_figure(columns, length_unit(problem)), caption)]
+    unit, lines = length_unit(problem), [columns[n : n + 5] for n in range(0, len(columns), 5)]
+    captions = [caption, *["The next of them."] * (len(lines) - 1)]
+    return [
+        Picture(panel_figure(line, unit, one_range=True), said)
+        for line, said in zip(lines, captions, strict=True)
+    ]

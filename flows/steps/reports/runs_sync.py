@@ -88,7 +88,8 @@ def _things(root: Location, tracking: Tracking) -> Iterator[tuple[str, Callable[
         yield f"cost of {cost_name(cost)}", partial(lambda r: _said(send(costs, r)), record)
     reports = open_tracking(tracking.uri, root, EXPERIMENT)
     for name in (root / "reports").names():
-        if PAGE in (root / "reports" / name).names():  # otherwise it is being written
+        # Otherwise it is being written, or it is the board, which is a page of the store alone.
+        if {PAGE, TEXT} <= set((root / "reports" / name).names()):
             yield (
                 f"report {name}",
                 partial(lambda n: _said(send_stored_report(root, reports, n)), name),

@@ -11,6 +11,7 @@ import pytest
 from lsm_core.evaluation.samples import recomputed
 from lsm_core.names import ModelName
 from lsm_core.reporting.board import (
+    SOLVER,
     Measured,
     boards,
     flags_of,
@@ -121,6 +122,24 @@ def test_flags_say_what_an_error_has_to_be_read_with():
     forced = {**settings, "training": {**training, "teacher_forcing": True}}
     assert "teacher forcing" in flags_of(result(settings=forced, test=steps))
     assert "rollout" not in flags_of(result(settings=forced, test=steps))
+    at_once = flags_of(result(settings=settings, test=steps, epochs=0))
+    assert "fitted" in at_once
+    assert "rollout" not in at_once
+
+
+@pytest.mark.parametrize(("seconds", "is_slower"), [(0.004, False), (0.02, True)])
+def test_a_solver_says_its_settings_and_both_times(seconds, is_slower):
+    model = {
+        "settings": "resolution 8",
+        "seconds_a_sample": seconds,
+        "network": "lsm_ours",
+        "network_seconds_a_sample": 0.005,
+    }
+    settings = {"data": {}, "training": {"batch_size": 4, "gradient_clip": 1.0}, "model": model}
+    flags = flags_of(result(model=SOLVER, settings=settings, epochs=0))
+    times = f"{1000 * seconds:g} ms a sample, LSM (ours) 5 ms"
+    assert flags[:2] == ("solver at resolution 8", times)
+    assert ("slower than the network" in flags) == is_slower
 
 
 def kernel_fit(inputs, targets):

@@ -6,6 +6,7 @@ from lsm_core.reporting.tables import (
     comparison_table,
     leaderboard_table,
     provenance_table,
+    table_of,
 )
 from tests.lsm_core.reporting.results import failure, result
 
@@ -94,3 +95,18 @@ def test_what_a_run_rests_on_is_told_and_why_one_failed() -> None:
 def test_a_table_refuses_a_row_of_another_length() -> None:
     with pytest.raises(ValueError, match="a row has 1 cells for 2 headings"):
         Table(headings=("a", "b"), rows=(("1",),))
+
+
+def test_words_wrap_on_a_page_and_come_last_on_a_terminal():
+    lines = [
+        {"model": "a", "said": "much", "error": "0.1"},
+        {"model": "b", "said": "", "error": "2"},
+    ]
+    table = table_of(lines, words=("said",))
+    assert '<td class="words">much</td>' in table.html()
+    assert table.text().splitlines() == [
+        "model  error  said",
+        "─────  ─────  ────",
+        "a        0.1  much",
+        "b          2",
+    ]

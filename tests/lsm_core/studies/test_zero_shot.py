@@ -45,7 +45,7 @@ def test_the_grids_are_those_of_the_study_and_the_samples_are_the_same() -> None
     assert set(LATER_MODELS) < default
 
 
-@pytest.mark.parametrize("model", [*LATER_MODELS, "fno", "lsm"])
+@pytest.mark.parametrize("model", [*LATER_MODELS, "fno", "lsm", "lsm_ours"])
 def test_the_weights_that_are_asked_are_those_that_were_trained(model) -> None:
     coarse, finer, _ = (
         cell.experiment for cell in study_cells("zero-shot-darcy", "smoke", [0], [model])

@@ -10,17 +10,19 @@ import pytest
 from flows.cli.main import main
 from flows.steps.models.packaging import trained_run
 from flows.steps.reports.board import measured_runs
+from flows.steps.reports.solver_rows import measure_solvers
 from flows.steps.training import run as training
 from flows.steps.training.cells import bind
 from flows.steps.training.run_record import finished_record
 from flows.steps.training.workplace import Workplace
 from lsm_core.evaluation.samples import relative_of
 from lsm_core.experiments import presets
-from lsm_core.reporting.board import boards
+from lsm_core.reporting.board import SOLVER, boards
 from lsm_core.reporting.task import task_of
 from lsm_core.result import Result
 from storage.location import Location
 from storage.runs.checkpoints import Checkpoints
+from tests.end_to_end.browser import open_browser
 from tests.flows.steps.data.generation import generated
 
 MODELS = ("fno", "transolver", "ridge")
@@ -96,6 +98,13 @@ def test_the_command_writes_a_page_and_a_file_a_task(store, tmp_path, capsys):
     assert [row["model"] for row in plain["tasks"][0]["rows"]]
 
 
+def test_a_store_with_a_board_is_sent_to_mlflow(store, capsys):
+    folder, _ = store
+    assert main(["board", "--store", str(folder)]) == 0
+    assert main(["runs", "sync", "--store", str(folder)]) == 0
+    assert "not sent" not in capsys.readouterr().out
+
+
 def test_swapped_results_are_found_in_the_store(store, capsys):
     folder, results = store
     root = Location.parse(str(folder))
@@ -114,3 +123,73 @@ def test_swapped_results_are_found_in_the_store(store, capsys):
     finally:
         for place, content in zip(places, before, strict=True):
             place.write_bytes(content)
+
+
+def test_the_solver_is_a_row_like_the_others(store, tmp_path, capsys):
+    folder, results = store
+    root = Location.parse(str(folder))
+    argv = ["board", "--store", str(folder), "--solvers", "--out", str(tmp_path), "--json"]
+    assert main(argv) == 0
+    said = capsys.readouterr()
+    assert said.err.startswith(task_of(results[0]).name)
+    (board,) = boards(measured_runs(root))
+    (row,) = (row for row in board.rows if row.model == SOLVER)
+    assert board.task == task_of(results[0])  # it stands in the table of the others
+    assert (row.parameters, row.updates, row.seeds, row.alarms) == (0, 0, (0,), ())
+    assert "ms a sample" in row.flags[1]
+    (file,) = tmp_path.iterdir()
+    assert SOLVER in file.read_text()
+    solved = next(r.result for r in measured_runs(root) if r.result.model == SOLVER)
+    model = solved.settings["model"]
+    assert model["seconds_a_sample"] > 0
+    assert model["network_seconds_a_sample"] > 0
+    kept = Checkpoints(root / "checkpoints" / solved.identity).arrays("worst")
+    found = np.linalg.norm(kept["predicted:final"] - kept["final"], axis=1)
+    assert found[0] / np.linalg.norm(kept["final"][0]) == pytest.approx(solved.test["rel_l2_max"])
+    assert finished_record(solved).tags["task"] == task_of(results[0]).id
+    # A second time it is there.
+    assert main(argv) == 0
+    assert not capsys.readouterr().err
+
+
+def test_data_that_is_gone_has_no_solver(store, tmp_path):
+    folder, _ = store
+    root = Location.parse(str(folder))
+    said: list[str] = []
+    measure_solvers(Location.parse(str(tmp_path)), measured_runs(root), said.append)
+    assert len(said) == 1
+    assert "its data is not in the store" in said[0]
+
+
+SORTED = """(() => {
+    const table = document.querySelector('table.sortable');
+    const headings = [...table.querySelectorAll('th button')];
+    const column = headings.findIndex(button => button.textContent === 'parameters');
+    headings[column].click();
+    return [...table.tBodies[0].rows].map(row => row.cells[column].textContent);
+})()"""
+FIRST_SEEN = """(() => {
+    const box = document.querySelector('.wide'), cell = box.querySelector('tbody td:nth-child(2)');
+    box.scrollLeft = 10000;
+    const seen = cell.getBoundingClientRect();
+    return [box.scrollLeft, seen.left - box.getBoundingClientRect().left, innerWidth];
+})()"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_page_is_read_on_a_desk_and_on_a_phone(store, tmp_path, width, scheme):
+    folder, _ = store
+    assert main(["board", "--store", str(folder)]) == 0
+    with open_browser(tmp_path) as tab:
+        tab.look_as(width, 900, scheme)
+        tab.open(f"file://{folder}/reports/board/index.html")
+        found = [int(text.replace(",", "")) for text in tab.evaluate(SORTED)]
+        assert found == sorted(found)
+        assert len(set(found)) > 1
+        scrolled, left, inner = tab.evaluate(FIRST_SEEN)
+        # The table scrolls in its box and the model's name stays; the page itself does not scroll.
+        assert left == pytest.approx(0, abs=1) or not scrolled
+        assert tab.evaluate("document.documentElement.scrollWidth") <= inner
+        ground = "getComputedStyle(document.body).backgroundColor"
+        assert (tab.evaluate(ground) == "rgb(255, 255, 255)") == (scheme == "light")
