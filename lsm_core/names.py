@@ -48,7 +48,7 @@ PRESET_PURPOSES: dict[PresetName, str] = {
     "smoke": "seconds a cell: shows that everything runs, not that anything is learned",
     "quick": "a laptop: minutes for the whole benchmark, every cell learns something real",
     "matched": "as quick, with every model as wide as it takes to have the parameters of LSM",
-    "night": "the models of quick, more data, a modern recipe: ten minutes a cell, a night for all",
+    "night": "the models and recipe of quick, more data: ten minutes a cell, a night for all",
     "paper": "the paper's text: its data sizes, widths and 500 epochs; hours, best on a GPU",
     "release": "what the authors' released scripts run; hours, best on a GPU",
 }
@@ -65,6 +65,8 @@ StudyName = Literal[
     "darcy-at-43",
     "burgers-settings",
     "zero-shot-darcy",
+    "full-length",
+    "ablations-ours",
 ]
 
 Precision = Literal["float32", "tf32", "bfloat16"]

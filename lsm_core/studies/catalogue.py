@@ -122,6 +122,23 @@ STUDIES: dict[StudyName, Study] = {
         models=("lsm", "lsm_ours", "fno", *LATER_MODELS),
         is_published=False,
     ),
+    "full-length": Study(
+        title="As many updates as the paper's",
+        text="The models and samples of preset night, trained for 25,000 updates, as 500 epochs of "
+        "batch 20 on 1000 samples have, by the recipe that is the same for every model.",
+        cells=cells.full_length,
+        models=("lsm_ours", "fno", "lsm"),
+        takes_benchmarks=True,
+        is_published=False,
+    ),
+    "ablations-ours": Study(
+        title="Ablations of LSM (ours)",
+        text="One part of LSM (ours) left out or put in place of another, all else the same.",
+        cells=cells.own_ablations,
+        takes_benchmarks=True,
+        seeds=(0, 1, 2),
+        is_published=False,
+    ),
 }
 """In the order of a report."""
 

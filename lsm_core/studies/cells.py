@@ -12,6 +12,7 @@ from lsm_core.experiments.protocols import PROTOCOLS, Problem
 from lsm_core.models.fno import FnoConfig
 from lsm_core.models.lsm import LsmConfig, release_form, smooth_form
 from lsm_core.models.lsm_ablations import ablations, component_ablations, sweeps
+from lsm_core.models.lsm_ours import LsmOursConfig
 from lsm_core.models.point_cloud import PointCloudConfig
 from lsm_core.names import BenchmarkName, ModelName, PresetName
 from lsm_core.training.fine_tuning import EVERYTHING
@@ -44,6 +45,10 @@ ABLATED: tuple[BenchmarkName, ...] = (
     "pipe",
 )
 """The problems of the paper's whole ablation table."""
+FULL_LENGTH = 25_000
+"""Updates of the paper's trainings: 500 epochs of 1000 samples, 20 at a time."""
+AT_LENGTH: tuple[BenchmarkName, ...] = ("burgers", "darcy", "elasticity_g")
+"""What two cores train that long in hours."""
 SOLVERS_ABLATED: tuple[BenchmarkName, ...] = ("elasticity_p", "darcy")
 """Those of its second table too, which replaces the solver; all that small presets run."""
 
@@ -110,6 +115,58 @@ def burgers_forms(preset: PresetName, seed: int) -> list[Cell]:
     }
     fno = Cell("", experiment(preset, "burgers", "fno", seed))
     return [fno, *_variants(experiment(preset, "burgers", "lsm", seed), forms)]
+
+
+def full_length(
+    preset: PresetName,
+    seed: int,
+    *,
+    models: Sequence[ModelName],
+    benchmarks: Sequence[Problem] | None = None,
+) -> list[Cell]:
+    """Return cells of the main table, trained for as many updates as the paper's are.
+
+    In `smoke` they are as long as that preset is.
+    """
+    made = []
+    for names in product(benchmarks or AT_LENGTH, models):
+        cell = experiment(preset, *names, seed)
+        if preset != "smoke":
+            batch_size = cell.training.batch_of(cell.data.n_train)
+            epochs = round(FULL_LENGTH * batch_size / cell.data.n_train)
+            cell = replace(cell, training=replace(cell.training, epochs=epochs))
+        made.append(Cell(names[1], cell))
+    return made
+
+
+def own_ablations(
+    preset: PresetName, seed: int, *, benchmarks: Sequence[Problem] | None = None
+) -> list[Cell]:
+    """Return LSM (ours) whole, and with one part of it left out or replaced."""
+    made = []
+    for name in benchmarks or AT_LENGTH:
+        base = experiment(preset, name, "lsm_ours", seed)
+        config = base.model.body if isinstance(base.model, PointCloudConfig) else base.model
+        if not isinstance(config, LsmOursConfig):
+            raise TypeError(f"LSM (ours) of {preset} on {name} is a {type(config).__name__}")
+        is_bare = config.normalization == "none"
+        forms = {
+            "whole": config,
+            "no tokens": replace(config, n_tokens=0),
+            "tokens without their series": replace(config, n_basis=0),
+            "4 tokens": replace(config, n_tokens=4),
+            "64 tokens": replace(config, n_tokens=64),
+            "no waves": replace(config, n_waves=0),
+            "half as many waves": replace(config, n_waves=max(1, config.n_waves // 2)),
+            "waves added" if config.waves == "mapped" else "waves mapped": replace(
+                config, waves="added" if config.waves == "mapped" else "mapped"
+            ),
+            "normalised channels" if is_bare else "no normalisation": replace(
+                config, normalization="instance" if is_bare else "none"
+            ),
+        }
+        made += _variants(base, forms)
+    return made
 
 
 def darcy_at_43(preset: PresetName, seed: int) -> list[Cell]:
@@ -231,7 +288,9 @@ def _lsm_variants(
     return _variants(base, variants(config))
 
 
-def _variants(base: Experiment, forms: Mapping[str, LsmConfig]) -> list[Cell]:
+def _variants(
+    base: Experiment, forms: Mapping[str, LsmConfig] | Mapping[str, LsmOursConfig]
+) -> list[Cell]:
     """Return an experiment with each of some configurations, as bodies on scattered points."""
     wrapper = base.model if isinstance(base.model, PointCloudConfig) else None
     return [
