@@ -37,8 +37,8 @@ explore: setup  ## a page to play with the trained models that are in the box
 	$(BIN)/lsm explore
 
 benchmark: setup  ## prepare data, train, compare: the whole thing, in minutes
-	$(BIN)/lsm benchmark --preset quick --models lsm fno unet
-	$(BIN)/lsm study transfer --preset quick --models lsm
+	$(BIN)/lsm benchmark --preset quick --models lsm_ours fno unet
+	$(BIN)/lsm study transfer --preset quick --models lsm_ours
 
 board: setup  ## elasticity on points from three seeds: LSM, its successors, classical rows, the solver
 	$(BIN)/lsm benchmark --preset quick --benchmarks elasticity_p --seeds 0 1 2 \

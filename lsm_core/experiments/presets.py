@@ -182,7 +182,7 @@ def modern(config: TrainingConfig) -> TrainingConfig:
     """Return the recipe of today's models in place of the released one, the same for every model.
 
     Small batches, so many updates; AdamW, whose decay leaves biases and scales alone; gradients
-    clipped; one cycle of the rate. The rate is the best of 1, 2, 3 and 4e-3 for LSM (ours), FNO and
+    clipped; one cycle of the rate. The rate is the best of 2, 3 and 4e-3 for LSM (ours), FNO and
     U-Net together, by the geometric mean of validation errors on Burgers, Darcy, elasticity_g and
     airfoil (`tests/measurements/results/modern_rate.md`).
     """
