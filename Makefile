@@ -9,14 +9,18 @@ export MLFLOW_DISABLE_TELEMETRY := true
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
+<<<<<<< HEAD
 .PHONY: help setup explore benchmark board browser test test-all check audit faults stack stack-down clean
+=======
+.PHONY: help setup explore benchmark browser test test-all check style types imports audit faults \
+	stack stack-down clean
 
 help:  ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
 
 # A stamp: a second call starts at once, a changed pin installs again. uv installs the pinned set in
 # seconds; where it finds no index of its own, pip does it in minutes. torch goes by pip, which knows
-# the builds that lie on a machine.
+# the builds that lie on a machine, while uv installs the others.
 $(VENV)/stamp: pyproject.toml constraints.txt
 	@echo "setting up $(VENV); this takes a minute or two, once"
 	@test -x $(BIN)/python || command -v $(PYTHON) >/dev/null || { echo "LSM needs Python 3.11, and \
@@ -25,9 +29,11 @@ $(VENV)/stamp: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@grep -v '^torch==' constraints.txt > $(VENV)/pinned.txt
 	@$(PIP) "$$(grep '^uv==' constraints.txt)"
-	@$(BIN)/uv pip install -q --compile-bytecode --python $(BIN)/python --no-deps -r $(VENV)/pinned.txt \
-		|| $(PIP) --no-deps -r $(VENV)/pinned.txt
-	@$(PIP) "$$(grep '^torch==' constraints.txt)"
+	@$(PIP) --no-deps "$$(grep '^torch==' constraints.txt)" & torch=$$!; \
+	$(BIN)/uv pip install -q --compile-bytecode --python $(BIN)/python --no-deps -r $(VENV)/pinned.txt \
+		|| $(PIP) --no-deps -r $(VENV)/pinned.txt; others=$$?; \
+	wait $$torch && test $$others = 0
+	@$(PIP) "$$(grep '^torch==' constraints.txt)"  # and what a build for GPUs needs beside
 	@$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
@@ -45,18 +51,26 @@ board: setup  ## elasticity on points from three seeds: LSM, its successors, cla
 		--models transolver lno flare lsm lsm_ours fno unet mean_field ridge pod_rbf
 	$(BIN)/lsm board --preset quick --solvers --out board
 
-check: setup  ## style, types and the direction of imports
+check: setup  ## style, types and the direction of imports; the types take longest
+	@$(MAKE) --no-print-directory --jobs 2 types style imports audit
+
+style: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: setup
 	$(BIN)/mypy
+
+imports: setup
 	$(BIN)/lint-imports --no-cache
-	@$(BIN)/python infra/packages.py
 
 audit: setup  ## known holes in the pinned packages, where the index tells of them
 	@$(BIN)/python infra/packages.py
 
+# A process a core: threads of several would wait for each other.
 test: check  ## everything that takes seconds, and the end-to-end run
-	$(BIN)/python -m pytest -m 'not slow' --numprocesses auto --dist loadfile --no-loadscope-reorder \
+	OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
+		$(BIN)/python -m pytest -m 'not slow' --numprocesses auto --dist loadfile --no-loadscope-reorder \
 		--durations 40 --durations-min 5
 
 browser:  ## Chromium for the tests of pages, where this machine lets us install it

@@ -46,7 +46,7 @@ def list_names(options: argparse.Namespace) -> None:
 
 
 def prepare(options: argparse.Namespace) -> None:
-    """Make the data of benchmarks."""
+    """Make the data of benchmarks; answer from the store where it has all of them."""
     from flows.errors import BadInput
     from lsm_core.experiments.protocols import variants
     from storage.errors import translated
@@ -56,18 +56,22 @@ def prepare(options: argparse.Namespace) -> None:
     names = options.names or list(get_args(BenchmarkName))
     benchmarks: Any = [name for name in names if name in get_args(BenchmarkName)]
     with translated(ValueError, into=BadInput):
-        variants(options.preset, benchmarks, options.resolution or ())
-    with session():
-        from flows.prepare import prepare
+        plans = variants(options.preset, benchmarks, options.resolution or ())
+    is_official = options.official or bool(options.mirrors)
+    is_generated = not is_official and len(benchmarks) == len(names)
+    places = _complete_places(plans) if is_generated else None
+    if places is None:
+        with session():
+            from flows.prepare import prepare
 
-        places = prepare(
-            names,
-            options.preset,
-            options.resolution,
-            official=options.official or bool(options.mirrors),
-            mirrors=options.mirrors,
-            stride=options.stride,
-        )
+            places = prepare(
+                names,
+                options.preset,
+                options.resolution,
+                official=is_official,
+                mirrors=options.mirrors,
+                stride=options.stride,
+            )
     if options.export:
         _export(places, Path(options.export))
     given = {name for name in names if name not in benchmarks}
@@ -76,6 +80,24 @@ def prepare(options: argparse.Namespace) -> None:
         for name, place in places.items()
     ]
     show(options, places, "\n".join(lines))
+
+
+def _complete_places(plans: dict[str, Any]) -> dict[str, str] | None:
+    """Return where the datasets of some plans lie, or None if one has to be made.
+
+    NotADataset, before any server is started, if something else lies in a place.
+    """
+    from flows.settings import current_settings
+    from flows.steps.data.datasets import plan_generation
+
+    root = current_settings().root
+    jobs = {name: plan_generation(plan, root) for name, plan in plans.items()}
+    is_complete = [job.is_complete() for job in jobs.values()]
+    if not all(is_complete):
+        return None
+    for job in jobs.values():
+        job.finish()
+    return {name: job.location.url for name, job in jobs.items()}
 
 
 def _export(places: dict[str, str], folder: Path) -> None:

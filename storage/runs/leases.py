@@ -1,9 +1,11 @@
 """Leases: who works on what, in a store that several processes and machines share.
 
 A lease is a file whose name begins with what is leased. Whoever wants one writes its mark, then
-looks: if another mark is there, it withdraws. Of two that write at the same time, each sees the
-other, so never do both go on; if both withdraw, both try again. This asks nothing of a store but
-that what was written is listed, which folders and object stores keep.
+looks: only one whose mark stands alone goes on. Of those that write at the same time, each sees the
+others, so never do two go on; all withdraw but the one whose mark sorts first, which looks again
+until they have. Were it to withdraw, too, those whose looks take longer than their pauses would
+meet again and again. This asks nothing of a store but that what was written is listed, which
+folders and object stores keep.
 
 Heartbeats keep it: a holder writes its mark again every few seconds. A mark that has not changed
 for a minute, by the monotonic clock of whoever waits, is a dead holder's, and so is one of a
@@ -113,7 +115,7 @@ class Leases:
         lease = Lease(mark, self._heartbeat, self._expiry)
         is_alone = False
         try:
-            is_alone = self._holders(name) == [mark.name]
+            is_alone = self._comes_to_stand_alone(name, mark.name)
         finally:
             if not is_alone:
                 lease.release()
@@ -121,6 +123,20 @@ class Leases:
             return None
         lease.keep()
         return lease
+
+    def _comes_to_stand_alone(self, name: str, mark: str) -> bool:
+        """Return whether a mark is the only one on something, at once or when others withdraw.
+
+        Another that sorts before ours stays, and ours goes. Those behind it go, unless one was
+        alone and is the holder's: we wait for them only while nobody can take us for dead, since
+        we send no heartbeats yet.
+        """
+        written = time.monotonic()
+        while (holders := self._holders(name)) != [mark]:
+            if holders[:1] != [mark] or time.monotonic() - written > self._expiry / 4:
+                return False
+            time.sleep(PAUSE / 32)
+        return True
 
     @contextmanager
     def hold(self, name: str, on_wait: Callable[[], None] = lambda: None) -> Iterator[Lease]:

@@ -62,25 +62,42 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
         yield settings
 
 
-def test_the_deployment_runs_and_its_runs_are_in_mlflow(stack: dict[str, str]) -> None:
+COMPARISONS = pytest.mark.parametrize(
+    ("models", "seed"),
+    [
+        pytest.param(["lsm"], 0, id="one-cell"),
+        pytest.param(["lsm", "fno"], 1, id="two-cells", marks=pytest.mark.slow),
+    ],
+)
+
+
+@COMPARISONS
+def test_the_deployment_runs_and_its_runs_are_in_mlflow(
+    stack: dict[str, str], models: list[str], seed: int
+) -> None:
     command = ["prefect", "deployment", "run", "lsm/full-benchmark", "--watch"]
     smoke = ["--watch-timeout", "800", "--param", "preset=smoke"]
-    narrow = ["--param", 'benchmarks=["burgers"]', "--param", 'models=["lsm", "fno"]']
-    pool = ["--param", "cells=pool", "--flow-run-name", "a name of its own"]
-    done = run([*command, *smoke, *narrow, *pool], stack, seconds=850)
+    narrow = ["--param", 'benchmarks=["burgers"]', "--param", f"models={json.dumps(models)}"]
+    pool = ["--param", "cells=pool", "--param", f"seeds=[{seed}]"]
+    name = ["--flow-run-name", f"a name of its own {seed}"]
+    done = run([*command, *smoke, *narrow, *pool, *name], stack, seconds=850)
     assert done.returncode == 0, done.stdout + done.stderr
     runs = finished_runs(f"http://127.0.0.1:{stack['LSM_MLFLOW_PORT']}")
-    assert {run.data.tags["model"] for run in runs} == {"lsm", "fno"}
+    assert {run.data.tags["model"] for run in runs} == set(models)
     assert {run.data.tags["suite"] for run in runs} == {"benchmark-smoke"}
 
 
-def test_its_page_shows_data_cells_and_report(stack: dict[str, str]) -> None:
+@COMPARISONS
+def test_its_page_shows_data_cells_and_report(
+    stack: dict[str, str], models: list[str], seed: int
+) -> None:
     """After the test above: every cell is a run of its own that ended well, after its data."""
     ended = {"state": {"type": {"any_": ["COMPLETED"]}}}
     found = ask(stack, "flow_runs/filter", {"flow_runs": ended})
-    by_name = {each["name"]: each for each in found}
-    assert set(by_name) == {"a name of its own", "burgers lsm seed 0", "burgers fno seed 0"}
-    parent = by_name.pop("a name of its own")["id"]
+    by_name = {each["name"]: each for each in found if each["name"].endswith(f" {seed}")}
+    own = f"a name of its own {seed}"
+    assert set(by_name) == {own, *(f"burgers {model} seed {seed}" for model in models)}
+    parent = by_name.pop(own)["id"]
     graph = ask(stack, f"flow_runs/{parent}/graph-v2")
     nodes = {node["label"]: node for _, node in graph["nodes"]}
     cells = {f"cell / {name}" for name in by_name}
@@ -114,12 +131,12 @@ def test_a_schedule_gets_scheduled_runs(stack: dict[str, str]) -> None:
     create = ["prefect", "deployment", "schedule", "create", "prepare/prepare-datasets"]
     done = run([*create, "--cron", "0 3 * * *", "--timezone", "UTC"], stack)
     assert done.returncode == 0, done.stdout + done.stderr
-    for _ in range(60):
+    for _ in range(240):
         named = {"deployments": {"name": {"any_": ["prepare-datasets"]}}}
         scheduled = ask(stack, "flow_runs/filter", named)
         if scheduled:
             break
-        time.sleep(2)
+        time.sleep(0.5)
     assert scheduled
     assert {each["state"]["type"] for each in scheduled} == {"SCHEDULED"}
 

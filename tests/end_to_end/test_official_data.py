@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 
 from flows.cli.main import main
+from lsm_core.experiments.protocols import data_plan
+from lsm_core.names import BenchmarkName
 from storage.location import Location
 from storage.runs.checkpoints import Checkpoints
 from tests.end_to_end.local_stack import environment, run
+from tests.flows.steps.data.generation import generated
 
 PRESET = ["--preset", "smoke"]
 
@@ -23,14 +26,20 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def settings(store: Path) -> dict[str, str]:
-    """Return an environment with a mirror that has the files of two benchmarks."""
+    """Return an environment with a mirror that has the files of two benchmarks.
+
+    The data is made here, so that the command has nothing to do but to write it as files.
+    """
     made = environment(
         store, PREFECT_API_URL="http://127.0.0.1:9/api", LSM_MIRRORS=str(store / "files")
     )
-    names = ["burgers", "darcy"]
+    names: list[BenchmarkName] = ["burgers", "darcy"]
+    for name in names:
+        generated(data_plan("smoke", name), Location.parse(str(store)))
     export = ["flows.cli", "prepare", *names, *PRESET, "--export", str(store / "files")]
     done = run(export, made)
     assert done.returncode == 0, done.stderr
+    assert not (store / "prefect").exists(), "a server was started though nothing was to do"
     return made
 
 

@@ -2,7 +2,8 @@
 
 import runpy
 import subprocess
-import sys
+import venv
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,15 +11,17 @@ import pytest
 from tests.infra.manifests import INFRA
 
 
-def test_an_audit_that_cannot_look_anything_up_says_so_and_fails_nothing() -> None:
+def test_an_audit_that_cannot_look_anything_up_says_so_and_fails_nothing(tmp_path: Path) -> None:
+    venv.create(tmp_path)  # in which pip-audit is missing
     done = subprocess.run(
-        [sys.executable, "-S", INFRA / "packages.py"],  # no installed package is seen
+        [tmp_path / "bin" / "python", INFRA / "packages.py"],
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("nothing was looked up: ")
+    assert "No module named pip_audit" in done.stdout
 
 
 CLEAN = {"name": "numpy", "version": "2.3.0", "vulns": []}

@@ -63,29 +63,52 @@ def test_a_root_that_cannot_be_written_is_said(
     assert "cannot write in the store" in capsys.readouterr().err
 
 
-def test_a_store_that_is_none_is_said_and_left_alone(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [["prepare", "burgers"], pytest.param(["train", "fno", "burgers"], marks=pytest.mark.slow)],
+)
+def test_a_store_that_is_none_is_said_and_left_alone(tmp_path: Path, command: list[str]) -> None:
     from flows.steps.data import datasets
     from lsm_core.experiments.protocols import data_plan
 
     settings = Settings.from_environment()
     place = datasets.location_of(data_plan("smoke", "burgers"), settings.root)
     (place / "thesis.tex").write_bytes(b"years of work")
-    command = [sys.executable, "-m", "flows.cli", "prepare", "burgers", "--preset", "smoke"]
+    done = run_command(*command, "--preset", "smoke")
+    assert done.returncode == 2
+    assert "is not a dataset of this program: it holds thesis.tex" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert (place / "thesis.tex").read_bytes() == b"years of work"
+    # `prepare` sees it before it starts a server; a training is told of it by its flow.
+    assert (tmp_path / "store" / "prefect").exists() == (command[0] == "train")
+
+
+def test_data_that_is_there_is_named_without_a_server(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from flows.steps.data.datasets import plan_generation
+    from lsm_core.experiments.protocols import data_plan
+
+    job = plan_generation(data_plan("smoke", "burgers"), Settings.from_environment().root)
+    for index in job.begin():
+        job.generate_block(index)
+    job.finish()
+    assert main(["prepare", "burgers", "--preset", "smoke", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"burgers": job.location.url}
+    assert not (tmp_path / "store" / "prefect").exists()
+
+
+def run_command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command in a process of its own, as a user does."""
     repository = str(Path(__file__).parents[3])
-    done = subprocess.run(
-        command,
+    return subprocess.run(
+        [sys.executable, "-m", "flows.cli", *arguments],
         env={**os.environ, "PYTHONPATH": repository},
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
     )
-    assert done.returncode == 2
-    assert "is not a dataset of this program: it holds thesis.tex" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert (place / "thesis.tex").read_bytes() == b"years of work"
 
 
 @pytest.mark.parametrize("value", ["0", "two", "-1", "1.5"])

@@ -5,6 +5,7 @@ import multiprocessing
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from multiprocessing.synchronize import Event
 from pathlib import Path
@@ -72,6 +73,23 @@ def test_many_that_want_the_same_never_have_it_together(folder: Location) -> Non
     for worker in workers:
         worker.join()
     assert (most, turns) == (1, 12)
+
+
+def test_of_many_that_see_each_other_one_gets_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, n_rivals = Location.parse(f"memory://{uuid4().hex}"), 4
+    write, together = Location.write_bytes, threading.Barrier(n_rivals)
+
+    def all_at_once(self: Location, content: bytes) -> None:
+        together.wait(60)  # all have looked and seen nobody
+        write(self, content)
+        together.wait(60)  # all will see all
+
+    monkeypatch.setattr(Location, "write_bytes", all_at_once)
+    with ThreadPoolExecutor(n_rivals) as rivals:
+        asked = [rivals.submit(Leases(folder).acquire, "cell") for _ in range(n_rivals)]
+        (lease,) = [found for each in asked if (found := each.result()) is not None]
+    assert folder.names() == [lease.mark.name]
+    lease.release()
 
 
 @pytest.fixture

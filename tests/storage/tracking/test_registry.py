@@ -12,13 +12,7 @@ from storage.errors import NoSuchModel, StoreUnavailable
 from storage.location import Location
 from storage.tracking.model_state import Change, ModelVersion, is_reference
 from storage.tracking.registry import ModelRegistry, Upload, Uploads, registered_name
-from tests.storage.tracking.mlflow_server import record_run, running_server
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running_server(tmp_path_factory.mktemp("server")) as address:
-        yield address
+from tests.storage.tracking.mlflow_server import record_run
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +20,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> str:
     return f"sqlite:///{tmp_path_factory.mktemp('database')}/mlflow.db"
 
 
-@pytest.fixture(params=["database", "server"])
+@pytest.fixture(params=["database", "mlflow_server"])
 def uri(request: pytest.FixtureRequest) -> str:
     found: str = request.getfixturevalue(request.param)
     return found

@@ -1,7 +1,6 @@
 """Reports in a real tracking store: one run each, replaced in place, apart from trainings."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,18 +10,14 @@ from storage.location import Location
 from storage.tracking.echo import send
 from storage.tracking.report_page import EXPERIMENT, report_address, send_report
 from storage.tracking.store import Tracking
-from tests.storage.tracking.mlflow_server import running_server
 from tests.storage.tracking.records import BEGAN, finished
 
 
 @pytest.fixture(scope="module", params=["database", "server"])
-def uri(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp(request.param)
-    if request.param == "database":
-        yield f"sqlite:///{folder}/mlflow.db"
-        return
-    with running_server(folder) as address:
-        yield address
+def uri(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    if request.param == "server":
+        return str(request.getfixturevalue("mlflow_server"))
+    return f"sqlite:///{tmp_path_factory.mktemp('database')}/mlflow.db"
 
 
 def store(uri: str, folder: Path, experiment: str = EXPERIMENT) -> Tracking:

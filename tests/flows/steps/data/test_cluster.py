@@ -5,6 +5,7 @@ import os
 import pickle
 import shutil
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -65,16 +66,15 @@ def test_a_conversion_on_two_workers_of_which_one_is_killed_has_the_bytes_of_a_l
     def report(name: str, done: int, total: int, note: str) -> None:
         if note == "blocks":
             blocks.append((done, total))
-            # It stops with blocks in hand, which are nobody else's until it is gone.
+            # It stops with blocks in hand, which are nobody else's until it is gone. That must not
+            # wait for another block: the next may be one that is done and that only it has.
             if done == 2:
                 victim.send_signal(signal.SIGSTOP)
-            if done == 4:
-                victim.kill()
-                victim.wait()
+                threading.Timer(0.5, victim.kill).start()
 
     root = local(tmp_path / "there")
     there = convert(root, mirror, cluster.address, report)
-    assert victim.poll() == -signal.SIGKILL
+    assert victim.wait(60) == -signal.SIGKILL
     assert blocks == [(done, 13) for done in range(14)]
     assert there.name == here.name
     assert files(root / "datasets") == files(local(tmp_path / "here") / "datasets")

@@ -2,7 +2,6 @@
 
 import os
 import signal
-from collections.abc import Iterator
 from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
@@ -41,7 +40,7 @@ from storage.tracking.model_state import LOCKED, Change
 from storage.tracking.registry import ModelRegistry
 from tests.flows.steps.data.generation import generated
 from tests.flows.steps.trained_runs import cell, write_run
-from tests.storage.tracking.mlflow_server import record_run, running_server
+from tests.storage.tracking.mlflow_server import record_run
 
 NAME = "pde-burgers"
 PARAMETERS = {"resolution": 32, "solver_points": 64, "solver_steps": 20}
@@ -69,9 +68,8 @@ def dataset(root: Location) -> Location:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with running_server(tmp_path_factory.mktemp("server")) as address:
-        yield address
+def server(mlflow_server: str) -> str:
+    return mlflow_server
 
 
 OFFSETS = {"usual": 1.0, "equal": 1.0, "worse": 2.0, "better": 0.1}

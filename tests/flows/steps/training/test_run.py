@@ -19,6 +19,7 @@ from lsm_core.experiments import presets
 from lsm_core.experiments.experiment import BoundExperiment, Experiment
 from lsm_core.result import Result
 from storage.location import Location
+from storage.tracking import store
 from tests.flows.steps.data.generation import generated
 
 
@@ -88,8 +89,11 @@ def test_a_killed_run_resumes_to_the_same_result_and_weights(folder: Path) -> No
     assert run.data.metrics["test/rel_l2"] == pytest.approx(result.error)
 
 
-def test_a_run_that_goes_on_on_another_machine_has_all_its_epochs(folder: Path) -> None:
+def test_a_run_that_goes_on_on_another_machine_has_all_its_epochs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = workplace(folder, "moved")
+    monkeypatch.setattr(store, "PATIENCE", 0.5)  # nobody will answer
     nobody = replace(place, tracking_uri=f"http://127.0.0.1:{free_port()}")
     with pytest.raises(Killed):
         train(nobody, kill_after=4)
