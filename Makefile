@@ -9,10 +9,7 @@ export MLFLOW_DISABLE_TELEMETRY := true
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-<<<<<<< HEAD
-.PHONY: help setup explore benchmark board browser test test-all check audit faults stack stack-down clean
-=======
-.PHONY: help setup explore benchmark browser test test-all check style types imports audit faults \
+.PHONY: help setup explore benchmark board browser test test-all check style types imports audit faults \
 	stack stack-down clean
 
 help:  ## show the targets
