@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from flows.settings import current_settings
 from flows.steps.reports.comparison_runs import comparison_page, curves_page
@@ -73,7 +74,7 @@ def take(tab: Tab, page: str, word: str, file: Path) -> None:
 def main(folder: Path, address: str, suite: str, problem: str) -> None:
     """Take all pictures, and print their names."""
     folder.mkdir(parents=True, exist_ok=True)
-    with open_browser(folder) as tab:
+    with TemporaryDirectory() as profile, open_browser(Path(profile)) as tab:
         for width, height in SCREENS.items():
             tab.look_as(width, height, "light")
             for name, page, word in pages(address, suite, problem):
