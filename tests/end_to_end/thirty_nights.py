@@ -38,7 +38,7 @@ NIGHTS = (
     *("broken", "empty"),
 )
 N_SAMPLES = {
-    **{"equal": 10, "killed": 12, "broken": 10, "small": 10, "misfit": 10},
+    **{"equal": 10, "killed": 11, "broken": 10, "small": 10, "misfit": 10},
     **{"refused": 40, "granted": 40, "shifted": 20, "better": 160},
 }
 SIZES = {"broken": 100.0, "small": 0.01, "shifted": 2.0}
@@ -55,10 +55,11 @@ N_FIRST = 3
 CLEAR = 0.1
 """A true error that falls by this part is to be seen."""
 PATIENCE = 900.0
+COMES_BACK = 60
+"""Seconds within which the server brings a failed run back, if it does."""
 QUEUE = "nights"
-BY_THE_WORKER = ("killed", "refused", "granted")
-"""What comes back after a death, or after somebody has answered, is started by the stack's worker.
-"""
+BY_THE_WORKER = ("killed", "granted")
+"""What comes back, after a death or an answer, is started by the stack's worker."""
 
 
 def samples(kind: str, night: int) -> dict[str, np.ndarray]:
@@ -138,10 +139,13 @@ def pause_queue() -> None:
 
 def run_here(run: "FlowRun") -> None:
     """Run what the server knows in this process, as a worker does in one of its own."""
+    from prefect.client.orchestration import get_client
     from prefect.flow_engine import run_flow
 
     from flows.retrain import retrain
 
+    with get_client(sync_client=True) as client:
+        run = client.read_flow_run(run.id)
     run_flow(retrain, flow_run=run, parameters=run.parameters, return_type="state")
 
 
@@ -149,15 +153,16 @@ def wait_for(run: "FlowRun", *names: str) -> "State[Any]":
     """Return the state of a run as soon as it has ended, or has one of some names."""
     from prefect.client.orchestration import get_client
 
-    deadline = time.monotonic() + PATIENCE
+    deadline, failed = time.monotonic() + PATIENCE, 0
     with get_client(sync_client=True) as client:
         while time.monotonic() < deadline:
             state = client.read_flow_run(run.id).state
             assert state is not None
             if state.name in names or state.is_completed():
                 return state
-            # One that crashed comes back by itself.
-            if state.is_failed() or state.is_cancelled():
+            # One that crashed, or lost the server, comes back by itself.
+            failed = failed + 1 if state.is_failed() or state.is_cancelled() else 0
+            if failed > COMES_BACK:
                 return state
             time.sleep(1)
     raise TimeoutError(f"{run.name} has not ended after {PATIENCE:.0f} s")
@@ -242,6 +247,8 @@ def night(number: int, kind: str, watched: Path, store: Path, due: datetime) -> 
     waited = state.name == "Suspended"
     if waited:
         answer(run, *ANSWERS[kind])
+        if here:
+            run_here(run)
         state = wait_for(run)
     after = registry.state("pde-burgers")
     now = after.champion("smoke")
