@@ -51,6 +51,8 @@ table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; font-siz
 th, td {{ padding: 0.3rem 0.55rem; border-bottom: 1px solid var(--line); text-align: right;
   white-space: nowrap; }}
 th.name, td.name {{ text-align: left; }}
+@media (max-width: 50rem) {{ th, td {{ padding: 0.25rem 0.3rem; }}
+  td.name, td:last-child {{ white-space: normal; }} td.name {{ min-width: 7rem; }} }}
 th {{ color: var(--quiet); font-weight: 600; }}
 figure {{ margin: 1.4rem 0; }}
 figure .ground {{ background: var(--ground); border: 1px solid var(--line); border-radius: 6px;
