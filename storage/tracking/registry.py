@@ -230,7 +230,7 @@ class ModelRegistry:
         Files that cannot be reached from here stay until `mlflow gc` is called.
         """
         with suppress(MlflowException, OSError):
-            experiment = self.client.get_run(version.run_id).info.experiment_id
+            experiment = self.client.get_run(str(version.run_id)).info.experiment_id
             made_of = f"source_run_id = '{version.run_id}'"
             for model in self.client.search_logged_models([experiment], made_of):
                 place = model.artifact_location

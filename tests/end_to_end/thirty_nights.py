@@ -39,7 +39,7 @@ NIGHTS = (
 )
 N_SAMPLES = {
     **{"equal": 10, "killed": 11, "broken": 10, "small": 10, "misfit": 10},
-    **{"refused": 40, "granted": 40, "shifted": 20, "better": 160},
+    **{"refused": 41, "granted": 40, "shifted": 20, "better": 160},
 }
 SIZES = {"broken": 100.0, "small": 0.01, "shifted": 2.0}
 """By what fields are multiplied: other units; and the initial one, another regime, solved as such.
@@ -58,8 +58,8 @@ PATIENCE = 900.0
 COMES_BACK = 60
 """Seconds within which the server brings a failed run back, if it does."""
 QUEUE = "nights"
-BY_THE_WORKER = ("killed", "granted")
-"""What comes back, after a death or an answer, is started by the stack's worker."""
+BY_THE_WORKER = ("killed",)
+"""What comes back after a death is started by the stack's worker."""
 
 
 def samples(kind: str, night: int) -> dict[str, np.ndarray]:
@@ -140,13 +140,15 @@ def pause_queue() -> None:
 def run_here(run: "FlowRun") -> None:
     """Run what the server knows in this process, as a worker does in one of its own."""
     from prefect.client.orchestration import get_client
+    from prefect.exceptions import Pause
     from prefect.flow_engine import run_flow
 
     from flows.retrain import retrain
 
     with get_client(sync_client=True) as client:
         run = client.read_flow_run(run.id)
-    run_flow(retrain, flow_run=run, parameters=run.parameters, return_type="state")
+    with suppress(Pause):
+        run_flow(retrain, flow_run=run, parameters=run.parameters, return_type="state")
 
 
 def wait_for(run: "FlowRun", *names: str) -> "State[Any]":
