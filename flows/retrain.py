@@ -327,10 +327,11 @@ def _verdict_of_this_run(
     from storage.tracking.registry import ModelRegistry
 
     root, uri, benchmark = settings.root, settings.tracking_uri, own.tags["benchmark"]
+    was_asked = own.tags.get("judged/state") == "NeedsApproval"
     with Leases(root / "claims").hold(f"champion-{benchmark}"):
         verdict = judge_left(benchmark, root, uri, terms)
     if verdict is not None:
-        return _approved(verdict, benchmark, notes, settings, terms)
+        return _approved(verdict, benchmark, notes, settings, terms, was_asked)
     tags = ModelRegistry(uri, root).find(str(own)).tags
     if "judged/state" not in tags:
         return None
@@ -341,7 +342,7 @@ def _verdict_of_this_run(
         champion=int(tags["judged/against"]),
         challenger=own.number,
     )
-    return _approved(verdict, benchmark, notes, settings, terms)
+    return _approved(verdict, benchmark, notes, settings, terms, was_asked)
 
 
 def _approved(
@@ -350,6 +351,7 @@ def _approved(
     notes: Sequence[str],
     settings: Settings,
     terms: "Terms",
+    was_asked: bool = False,
 ) -> "Verdict":
     """Ask a person, if that is wanted; the run is suspended until somebody resumes it."""
     from flows.steps.models.judgement import answer
@@ -359,8 +361,9 @@ def _approved(
         return verdict  # only a run of a deployment can be suspended; else it ends as it is
     reason = "; ".join([verdict.reason, *notes])
     shown = f"{_headline(verdict)}\n\n{reason}\n\nShall it become the champion?"
-    # Told before: a run that waits has nobody who could tell it.
-    _show(benchmark, verdict, notes, settings)
+    # Told before: a run that waits has nobody who could tell it. Once: resumed it comes here, too.
+    if not was_asked:
+        _show(benchmark, verdict, notes, settings)
     said = suspend_flow_run(
         wait_for_input=Approval.with_initial_data(description=shown, promote=False),
         timeout=WEEK,
