@@ -1,6 +1,8 @@
 """Flow `retrain`: new data, a challenger started from the champion, and the better one stays."""
 
-from dataclasses import dataclass
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,12 +31,11 @@ from storage.location import Location
 from storage.runs.leases import Lease, Leases
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from flows.steps.models.judgement import Terms, Verdict
     from lsm_core.benchmarks.benchmark import Benchmark
     from lsm_core.experiments.experiment import Experiment
     from lsm_core.experiments.plans import AddedSamples
+    from storage.tracking.model_state import ModelVersion
 
 DEPLOYMENT = "retrain/scheduled"
 JUDGED, CHANGED = "lsm.retraining.judged", "lsm.champion.changed"
@@ -118,7 +119,7 @@ def retrain(
 
     """
     from flows.steps.models.judgement import Terms
-    from flows.steps.models.retraining import own_challenger, retire
+    from flows.steps.models.retraining import NOTES_TAG, own_challenger, retire
     from lsm_core.evaluation.promotion import PromotionRule
 
     if benchmark is None:
@@ -133,17 +134,18 @@ def retrain(
     )
     # The deployment's limit holds for one server, this for everybody who uses the store.
     with Leases(root / "claims").hold(f"retrain-{benchmark}") as lease:
-        verdict, notes = None, list[str]()
-        if own_challenger(benchmark, flow_run.get_id(), root, uri) is not None:
-            verdict = _verdict_of_this_run(benchmark, settings, terms)
+        own = own_challenger(benchmark, flow_run.get_id(), root, uri)
+        notes = [] if own is None else json.loads(own.tags.get(NOTES_TAG, "[]"))
+        verdict = None if own is None else _verdict_of_this_run(own, notes, settings, terms)
         if verdict is None:
             notes = _verdict_on_the_last(benchmark, settings, terms)
             challenge = _challenge(
                 benchmark, n_new, watched, dataset, league, max_samples, settings
             )
             notes = [*challenge.notes, *notes]
+            challenge = replace(challenge, notes=tuple(notes))
             verdict = _trained_and_judged(
-                benchmark, challenge.experiment, control, settings, terms, lease, cells
+                benchmark, challenge, control, settings, terms, lease, cells
             )
         retire(benchmark, keep_versions, root, uri)
         notes += _freed(benchmark, settings)
@@ -224,7 +226,7 @@ def _challenge(
 def _strange_inputs(
     benchmark: ProblemName,
     identity: str,
-    new: "Sequence[AddedSamples]",
+    new: Sequence["AddedSamples"],
     problem: "Benchmark",
     root: Location,
 ) -> str:
@@ -260,7 +262,7 @@ def _verdict_on_the_last(benchmark: ProblemName, settings: Settings, terms: "Ter
 
 def _trained_and_judged(
     benchmark: ProblemName,
-    experiment: "Experiment | None",
+    challenge: Challenge,
     control: bool,
     settings: Settings,
     terms: "Terms",
@@ -270,12 +272,12 @@ def _trained_and_judged(
     from flows.steps.data.datasets import location_of
     from flows.steps.models.judgement import RETRAIN_SUITE, Verdict, judge
     from flows.steps.models.registration import register_run
-    from flows.steps.models.retraining import RUN_TAG, champion_run, control_of
+    from flows.steps.models.retraining import NOTES_TAG, RUN_TAG, champion_run, control_of
     from flows.steps.training.cells import bind
     from storage.tracking.model_state import Change
     from storage.tracking.registry import ModelRegistry, registered_name
 
-    root, uri = settings.root, settings.tracking_uri
+    root, uri, experiment = settings.root, settings.tracking_uri, challenge.experiment
     if experiment is None:
         name = registered_name(benchmark)
         return Verdict(model=name, state="NothingNew", reason="nothing was trained")
@@ -303,10 +305,12 @@ def _trained_and_judged(
     with Leases(root / "claims").hold(f"champion-{benchmark}"):
         version = register_run(cell.identity, root, uri, alias="challenger")
         by = {RUN_TAG: str(flow_run.get_id() or "")}
+        if challenge.notes:  # whoever goes on where this run was stopped tells them, too
+            by[NOTES_TAG] = json.dumps(challenge.notes)
         change = Change(versions={version.number: by}, reason="made by this run")
         ModelRegistry(uri, root).note(version.name, change)
         verdict = judge(benchmark, location_of(cell.data, root), root, uri, terms)
-    return _approved(verdict, benchmark, settings, terms)
+    return _approved(verdict, benchmark, challenge.notes, settings, terms)
 
 
 def _league(outcome: Any) -> str:
@@ -316,44 +320,50 @@ def _league(outcome: Any) -> str:
 
 
 def _verdict_of_this_run(
-    benchmark: ProblemName, settings: Settings, terms: "Terms"
+    own: "ModelVersion", notes: Sequence[str], settings: Settings, terms: "Terms"
 ) -> "Verdict | None":
     """Go on where this run was stopped: killed before its verdict, or suspended for a person's."""
     from flows.steps.models.judgement import Verdict, judge_left
-    from flows.steps.models.retraining import own_challenger
+    from storage.tracking.registry import ModelRegistry
 
-    root, uri = settings.root, settings.tracking_uri
+    root, uri, benchmark = settings.root, settings.tracking_uri, own.tags["benchmark"]
+    was_asked = own.tags.get("judged/state") == "NeedsApproval"
     with Leases(root / "claims").hold(f"champion-{benchmark}"):
         verdict = judge_left(benchmark, root, uri, terms)
     if verdict is not None:
-        return _approved(verdict, benchmark, settings, terms)
-    own = own_challenger(benchmark, flow_run.get_id(), root, uri)
-    if own is None or "judged/state" not in own.tags:
+        return _approved(verdict, benchmark, notes, settings, terms, was_asked)
+    tags = ModelRegistry(uri, root).find(str(own)).tags
+    if "judged/state" not in tags:
         return None
     verdict = Verdict(
         model=own.name,
-        state=own.tags["judged/state"],  # type: ignore[arg-type]
-        reason=own.tags["judged/reason"],
-        champion=int(own.tags["judged/against"]),
+        state=tags["judged/state"],  # type: ignore[arg-type]
+        reason=tags["judged/reason"],
+        champion=int(tags["judged/against"]),
         challenger=own.number,
     )
-    return _approved(verdict, benchmark, settings, terms)
+    return _approved(verdict, benchmark, notes, settings, terms, was_asked)
 
 
 def _approved(
-    verdict: "Verdict", benchmark: ProblemName, settings: Settings, terms: "Terms"
+    verdict: "Verdict",
+    benchmark: str,
+    notes: Sequence[str],
+    settings: Settings,
+    terms: "Terms",
+    was_asked: bool = False,
 ) -> "Verdict":
     """Ask a person, if that is wanted; the run is suspended until somebody resumes it."""
-    from dataclasses import replace
-
     from flows.steps.models.judgement import answer
     from storage.tracking.registry import ModelRegistry
 
     if not terms.approve or verdict.state != "NeedsApproval" or not deployment.get_id():
         return verdict  # only a run of a deployment can be suspended; else it ends as it is
-    shown = f"{_headline(verdict)}\n\n{verdict.reason}\n\nShall it become the champion?"
-    # Told before: a run that waits has nobody who could tell it.
-    _show(benchmark, verdict, [], settings)
+    reason = "; ".join([verdict.reason, *notes])
+    shown = f"{_headline(verdict)}\n\n{reason}\n\nShall it become the champion?"
+    # Told before: a run that waits has nobody who could tell it. Once: resumed it comes here, too.
+    if not was_asked:
+        _show(benchmark, verdict, notes, settings)
     said = suspend_flow_run(
         wait_for_input=Approval.with_initial_data(description=shown, promote=False),
         timeout=WEEK,
@@ -386,25 +396,25 @@ def _told(
     return Completed(name=verdict.state, message=said, data={**verdict.to_plain(), "notes": notes})
 
 
-def _show(benchmark: ProblemName, verdict: "Verdict", notes: list[str], settings: Settings) -> None:
+def _show(benchmark: str, verdict: "Verdict", notes: Sequence[str], settings: Settings) -> None:
     from flows.steps.models.verdict_page import write_verdict
 
     page = write_verdict(benchmark, verdict, notes, settings)
     create_markdown_artifact(
         page, key=artifact_key(f"retrain-{benchmark}"), description=_headline(verdict)
     )
-    _announce(benchmark, verdict)
+    _announce(benchmark, verdict, notes)
 
 
-def _announce(benchmark: str, verdict: "Verdict") -> None:
-    """Emit the event of a verdict, and that of a new champion."""
+def _announce(benchmark: str, verdict: "Verdict", notes: Sequence[str] = ()) -> None:
+    """Emit the event of a verdict with what is told beside it, and that of a new champion."""
     resource = {
         "prefect.resource.id": f"lsm.model.{benchmark}",
         "prefect.resource.name": verdict.model,
         "lsm.benchmark": benchmark,
         "lsm.verdict": verdict.state,
     }
-    payload = {"headline": _headline(verdict), "reason": verdict.reason}
+    payload = {"headline": _headline(verdict), "reason": "; ".join([verdict.reason, *notes])}
     for event in (JUDGED, *([CHANGED] if verdict.promoted else [])):
         emit_event(event, resource=resource, payload=payload)
 

@@ -23,6 +23,8 @@ They are two, or comparisons that wait for their cells would take the places of 
 CELL_DEPLOYMENT = "cell/train-cell"
 URGENT_QUEUE = "sources"
 """The queue of cells that others start from; workers empty it first."""
+RETRAINING_QUEUE = "retrainings"
+"""The queue of retrainings in prefect.yaml, which starts one after the other."""
 MLFLOW_PORT = 5000
 DEFAULT_MEMORY = 4096
 

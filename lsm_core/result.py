@@ -47,12 +47,33 @@ class DatasetName:
     digest: str
 
 
+EARLIER_TRAINING = {
+    **{"updates": 0, "optimizer": "adam", "decayed": "all", "gradient_clip": 0.0},
+    **{"averaging": 0.0, "derivative_weight": 0.0, "teacher_forcing": False, "frame_noise": 0.0},
+}
+"""How was trained before recipes were settings; runs of that time do not say it."""
+
+
+EARLIER_POINTS = {"n_fields": 0, "averaged": False}
+"""What grid models on points were before they took fields, and points that differ in number."""
+
+
+def _completed(settings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return settings of a run with all that is said of it today."""
+    training, model = settings.get("training"), settings.get("model", {})
+    said = {} if training is None else {"training": {**EARLIER_TRAINING, **training}}
+    if "latent_shape" in model:
+        said["model"] = {**EARLIER_POINTS, **model}
+    return {**settings, **said}
+
+
 RESTORED: dict[str, Callable[[Any], Any]] = {
     "resolution": tuple,
     "begun_anew": tuple,
     "best": lambda plain: Best(**plain) if plain else None,
     "history": lambda plain: tuple(Epoch(**epoch) for epoch in plain),
     "dataset": lambda plain: DatasetName(**plain),
+    "settings": _completed,
 }
 """How fields come back that are no plain data."""
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from flows.errors import BadInput, ServiceFailed
-from flows.settings import CELL_POOL, CONTROL_POOL, URGENT_QUEUE, Settings
+from flows.settings import CELL_POOL, CONTROL_POOL, RETRAINING_QUEUE, URGENT_QUEUE, Settings
 from storage.errors import translated
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def deploy(settings: Settings, environment: Mapping[str, str]) -> None:
 
 
 def _make_pools(client: "SyncPrefectClient", cells: str) -> None:
-    """Make the pools and the queue of what is urgent; those that are there stay as they are."""
+    """Make the pools and their queues; those that are there stay as they are."""
     from prefect.client.schemas.actions import WorkPoolCreate
     from prefect.exceptions import ObjectAlreadyExists
 
@@ -82,6 +82,8 @@ def _make_pools(client: "SyncPrefectClient", cells: str) -> None:
             client.create_work_pool(made)
     with suppress(ObjectAlreadyExists):
         client.create_work_queue(URGENT_QUEUE, priority=1, work_pool_name=CELL_POOL)
+    with suppress(ObjectAlreadyExists):
+        client.create_work_queue(RETRAINING_QUEUE, concurrency_limit=1, work_pool_name=CONTROL_POOL)
 
 
 def _job_template(kind: str) -> dict[str, Any]:

@@ -54,6 +54,8 @@ th.name, td.name {{ text-align: left; }}
 th.words, td.words {{ text-align: left; white-space: normal; min-width: 13rem; }}
 table.sortable :is(th, td):nth-child(2) {{ position: sticky; left: 0; z-index: 1;
   background: var(--page); }}
+@media (max-width: 50rem) {{ th, td {{ padding: 0.25rem 0.3rem; }}
+  td.name, td:last-child {{ white-space: normal; }} td.name {{ min-width: 7rem; }} }}
 th {{ color: var(--quiet); font-weight: 600; }}
 figure {{ margin: 1.4rem 0; }}
 figure .ground {{ background: var(--ground); border: 1px solid var(--line); border-radius: 6px;

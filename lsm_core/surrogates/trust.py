@@ -44,6 +44,8 @@ COVERAGE = 0.9
 """Part of samples whose error is to be at most the expected one."""
 FALSE_ALARMS = 0.02
 """Part of samples like those of training that may be called strange."""
+DEVIATIONS = 3.0
+"""So far above what is usual a number is no chance."""
 NOISE = 0.05
 """Of the deviation of a channel over the points of a sample."""
 CELLS = {1: 16, 2: 6, 3: 4}
@@ -104,6 +106,18 @@ class Trust:
     def false_alarms(self) -> float:
         """Return how many samples like those of training are called strange."""
         return max(FALSE_ALARMS, 1 / (len(self.distances) + 1))
+
+    def most_by_chance(self, n_samples: int) -> float:
+        """Return how many of some samples like those of training chance may call strange.
+
+        Of n samples, each strange with the probability p that m calibration samples have told,
+        n p are strange on average, and the variance is that of Polya's urn, which counts that p is
+        not known better: n p (1 - p) (n + m + 1) / (m + 2). Three deviations are chance.
+        """
+        part, n_known = self.false_alarms, len(self.distances)
+        spread = (n_samples + n_known + 1) / (n_known + 2)
+        variance = n_samples * part * (1 - part) * spread
+        return float(n_samples * part + DEVIATIONS * variance**0.5)
 
     def expected_errors(
         self, spreads: Float[np.ndarray, " samples"], coverage: float | None = None

@@ -18,6 +18,8 @@ NOTE = "mlflow.note.content"
 """The tag that MLflow shows as the description of an experiment."""
 COLUMNS = 2
 """Charts side by side; with three, names are cut on a laptop's screen."""
+HEIGHT = 250
+"""Of a chart, in pixels; with MLflow's 360 the names below the first bars are off such a screen."""
 BY_MODEL = {
     "aggregateFunction": "average",
     "groupByKeys": [{"mode": "tag", "groupByData": "model"}],
@@ -89,7 +91,8 @@ def _drawn(charts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "compareRunSections": [
             {
                 **{"uuid": name, "name": name, "display": True, "isReordered": True},
-                **{"deleted": False, "isGenerated": False, "columns": COLUMNS},
+                **{"deleted": False, "isGenerated": False},
+                **{"columns": COLUMNS, "cardHeight": HEIGHT},
             }
             for name in sections
         ],

@@ -15,7 +15,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +26,7 @@ from mlflow.entities import LoggedModel, LoggedModelOutput, Metric
 from mlflow.entities.model_registry import ModelVersion as KnownVersion
 from mlflow.entities.model_registry import RegisteredModel
 from mlflow.exceptions import MlflowException
+from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 from mlflow.utils.mlflow_tags import MLFLOW_MODEL_VERSIONS
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -212,7 +213,7 @@ class ModelRegistry:
                     n_sent += self._send_words(version, known[version.number])
             state = self.state(name)  # the champion may have changed during an upload
             for number in set(known) & state.retired:
-                self.client.delete_model_version(name, str(number))
+                self._remove(known[number])
                 n_sent += 1
             words = describe_name(state)
             if words != (model.description or ""):
@@ -222,6 +223,20 @@ class ModelRegistry:
             if upload_of is not None:
                 n_sent += self._remove_earlier(state, set(known))
             return n_sent
+
+    def _remove(self, version: KnownVersion) -> None:
+        """Remove a version that is retired, and before it its model with the files, which it has.
+
+        Files that cannot be reached from here stay until `mlflow gc` is called.
+        """
+        with suppress(MlflowException, OSError):
+            experiment = self.client.get_run(str(version.run_id)).info.experiment_id
+            made_of = f"source_run_id = '{version.run_id}'"
+            for model in self.client.search_logged_models([experiment], made_of):
+                place = model.artifact_location
+                get_artifact_repository(place, tracking_uri=self.uri).delete_artifacts()
+                self.client.delete_logged_model(model.model_id)
+        self.client.delete_model_version(version.name, str(version.version))
 
     def _send_aliases(
         self, state: State, model: RegisteredModel, known: Mapping[int, KnownVersion]

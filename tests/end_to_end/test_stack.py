@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from flows.engine.own_server import free_port
-from flows.settings import CELL_POOL
+from flows.settings import CELL_POOL, CONTROL_POOL, RETRAINING_QUEUE
 from flows.stack.services import marked_processes
 from tests.end_to_end.local_stack import REPOSITORY, ask, environment, run, services, submitted
 
@@ -77,12 +77,14 @@ def test_two_that_start_it_at_once_start_it_once(said: list[str], settings: dict
 def choices(settings: dict[str, str]) -> dict[str, Any]:
     """Return what an operator can choose on the server."""
     pool = ask(settings, f"work_pools/{CELL_POOL}")
+    queue = ask(settings, f"work_pools/{CONTROL_POOL}/queues/{RETRAINING_QUEUE}")
     retrain = ask(settings, "deployments/name/retrain/scheduled")
     (schedule,) = retrain["schedules"]
     automations = ask(settings, "automations/filter", {})
     return {
         "pool paused": pool["is_paused"],
         "pool limit": pool["concurrency_limit"],
+        "retrainings at once": queue["concurrency_limit"],
         "retrain paused": retrain["paused"],
         "nightly": schedule["active"],
         "back": next(
@@ -97,6 +99,7 @@ def test_what_an_operator_chose_stays_when_it_is_started_again(
     first = {
         "pool paused": False,
         "pool limit": None,
+        "retrainings at once": 1,
         "retrain paused": False,
         "nightly": False,
         "back": True,
@@ -108,6 +111,7 @@ def test_what_an_operator_chose_stays_when_it_is_started_again(
     for command in (
         ["work-pool", "pause", CELL_POOL],
         ["work-pool", "set-concurrency-limit", CELL_POOL, "3"],
+        ["work-queue", "set-concurrency-limit", RETRAINING_QUEUE, "2", "--pool", CONTROL_POOL],
         ["deployment", "schedule", "resume", "retrain/scheduled", nightly],
         ["automation", "pause", "lsm crashed runs come back"],
     ):
@@ -116,6 +120,7 @@ def test_what_an_operator_chose_stays_when_it_is_started_again(
     chosen = {
         "pool paused": True,
         "pool limit": 3,
+        "retrainings at once": 2,
         "retrain paused": True,
         "nightly": True,
         "back": False,
@@ -127,6 +132,7 @@ def test_what_an_operator_chose_stays_when_it_is_started_again(
     for command in (
         ["work-pool", "resume", CELL_POOL],
         ["work-pool", "clear-concurrency-limit", CELL_POOL],
+        ["work-queue", "set-concurrency-limit", RETRAINING_QUEUE, "1", "--pool", CONTROL_POOL],
         ["deployment", "schedule", "pause", "retrain/scheduled", nightly],
         ["automation", "resume", "lsm crashed runs come back"],
     ):

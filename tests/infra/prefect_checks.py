@@ -12,7 +12,7 @@ from uuid import UUID
 import yaml
 from pydantic import BaseModel, RootModel, TypeAdapter, ValidationError
 
-from flows.settings import CELL_POOL, CONTROL_POOL
+from flows.settings import CELL_POOL, CONTROL_POOL, RETRAINING_QUEUE
 
 ANCHORS = "definitions"
 """The one key of prefect.yaml that is ours: what anchors name."""
@@ -49,6 +49,12 @@ def _deployment(given: dict[str, Any]) -> list[str]:
         return [f"there is no {', '.join(sorted(missing))}"]
     pool = CELL_POOL if given["entrypoint"] == CELL else CONTROL_POOL
     found = [] if given["work_pool"].get("name") == pool else ["the pool is another"]
+    if given["work_pool"].get("work_queue_name", RETRAINING_QUEUE) != RETRAINING_QUEUE:
+        found.append("nobody makes that queue")
+    if "concurrency_limit" in given:
+        found.append(
+            "a run that comes back may lose the lease of a deployment's limit; limit a queue"
+        )
     module, _, name = given["entrypoint"].partition(":")
     try:
         flow = getattr(import_module(module), name)

@@ -24,10 +24,6 @@ MEASURED = "trust_test"
 """What the calibration says of the test samples, which it has not seen."""
 
 
-DEVIATIONS = 3.0
-"""So far above what is usual a number is no chance."""
-
-
 @dataclass(frozen=True)
 class Measured:
     """Of every test sample: its error, the spread of its prediction, and how strange it is."""
@@ -82,8 +78,7 @@ def strange_note(identity: str, arrays: Mapping[str, Array], root: Location) -> 
         return ""
     n_strange, n_all = int(opinion.is_strange.sum()), len(opinion.is_strange)
     stated = run.trust.false_alarms
-    usual = stated * n_all + DEVIATIONS * (stated * n_all) ** 0.5
-    if n_strange <= usual:
+    if n_strange <= run.trust.most_by_chance(n_all):
         return ""
     return (
         f"{n_strange} of {n_all} new inputs are unlike those that run {identity} was trained on, "

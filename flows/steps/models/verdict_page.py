@@ -84,7 +84,7 @@ def _figures(verdict: Verdict) -> Table:
             f"mean error, {counted(decision.n_samples, 'locked sample')}",
             *_two(decision.champion_error, decision.challenger_error),
             f"{decision.challenger_error / decision.champion_error - 1:+.1%}",
-            f"p = {decision.p_value:.2g}, asked for < {decision.level:.2g}",
+            f"p = {decision.p_value:.2g} (< {decision.level:.2g})",
         )
     ]
     if decision.champion_new_error is not None and decision.challenger_new_error is not None:

@@ -1,5 +1,7 @@
 """Expected errors hold as often as they say, and inputs from elsewhere are noticed."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -146,3 +148,17 @@ def test_a_quantile_counts_the_new_value_too() -> None:
     assert conformal_quantile(values, 0.9) == 9.0
     assert conformal_quantile(values, 0.5) == 5.0
     assert conformal_quantile(values[:-1], 0.9) == np.inf
+
+
+@pytest.mark.parametrize(("n_known", "n_new"), [(8, 40), (50, 50), (200, 20)])
+def test_samples_of_the_kind_are_seldom_called_many_strange_ones_however_few_are_known(
+    trust: Trust, n_known: int, n_new: int
+) -> None:
+    random = np.random.default_rng(n_known)
+    alarms = []
+    for _ in range(1000):
+        known = replace(trust, distances=np.sort(random.random(n_known)))
+        bound = conformal_quantile(known.distances, 1 - known.false_alarms)
+        alarms.append((random.random(n_new) > bound).sum() > known.most_by_chance(n_new))
+    assert np.mean(alarms) < 0.02
+    assert known.most_by_chance(n_new) < n_new / 2  # what is strange is still seen

@@ -86,6 +86,27 @@ def test_versions_are_added_named_and_brought_back(uri: str, tmp_path: Path) -> 
     assert [registry.echo(name, uploads(uri, tmp_path)) for _ in range(2)] == [1, 0]
 
 
+def test_a_retired_version_leaves_no_model_and_no_files(uri: str, tmp_path: Path) -> None:
+    registry, name = opened(uri, tmp_path), registered_name("pipe")
+    for identity in ("old", "young"):
+        registry.record.add(name, {"identity": identity})
+    registry.echo(name, uploads(uri, tmp_path))
+    known = {n: registry.client.get_model_version(name, str(n)) for n in (1, 2)}
+    registry.note(name, Change(retired=(1,), reason="to make room"))
+    (experiment,) = registry.client.search_experiments(filter_string="name != 'Default'")
+    left = {
+        m.source_run_id for m in registry.client.search_logged_models([experiment.experiment_id])
+    }
+    assert [known[n].run_id in left for n in (1, 2)] == [False, True]
+    files = [
+        mlflow.artifacts.list_artifacts(artifact_uri=known[n].source, tracking_uri=uri)
+        for n in (1, 2)
+    ]
+    assert [bool(found) for found in files] == [False, True]
+    found = registry.client.search_model_versions(f"name = '{name}'")
+    assert [int(each.version) for each in found] == [2]
+
+
 def test_a_change_holds_while_mlflow_is_away(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
