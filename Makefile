@@ -26,7 +26,7 @@ $(VENV)/stamp: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@grep -v '^torch==' constraints.txt > $(VENV)/pinned.txt
 	@$(PIP) "$$(grep '^uv==' constraints.txt)"
-	@$(PIP) --no-deps "$$(grep '^torch==' constraints.txt)" & torch=$$!; \
+	@$(PIP) --no-deps "$$(grep '^torch==' constraints.txt)" & torch=$$!; trap "kill $$torch" INT TERM; \
 	$(BIN)/uv pip install -q --compile-bytecode --python $(BIN)/python --no-deps -r $(VENV)/pinned.txt \
 		|| $(PIP) --no-deps -r $(VENV)/pinned.txt; others=$$?; \
 	wait $$torch && test $$others = 0

@@ -132,7 +132,7 @@ def retrain(
         approve=approve,
         at=_due(),
     )
-    # The deployment's limit holds for one server, this for everybody who uses the store.
+    # The queue's limit holds for one server, this for everybody who uses the store.
     with Leases(root / "claims").hold(f"retrain-{benchmark}") as lease:
         own = own_challenger(benchmark, flow_run.get_id(), root, uri)
         notes = [] if own is None else json.loads(own.tags.get(NOTES_TAG, "[]"))
@@ -251,13 +251,20 @@ def _strange_inputs(
 def _verdict_on_the_last(benchmark: ProblemName, settings: Settings, terms: "Terms") -> list[str]:
     """Judge what a retraining left that died after it had trained; return what came of it."""
     from flows.steps.models.judgement import judge_left
+    from flows.steps.models.retraining import NOTES_TAG
+    from storage.tracking.registry import ModelRegistry
 
     with Leases(settings.root / "claims").hold(f"champion-{benchmark}"):
         verdict = judge_left(benchmark, settings.root, settings.tracking_uri, terms)
     if verdict is None:
         return []
-    _announce(benchmark, verdict)
-    return [f"An earlier retraining had no verdict yet. {_headline(verdict)} {verdict.reason}."]
+    version = ModelRegistry(settings.tracking_uri, settings.root).find(
+        f"{verdict.model}/{verdict.challenger}"
+    )
+    notes = json.loads(version.tags.get(NOTES_TAG, "[]"))
+    _announce(benchmark, verdict, notes)
+    said = "; ".join([verdict.reason, *notes])
+    return [f"An earlier retraining had no verdict yet. {_headline(verdict)} {said}."]
 
 
 def _trained_and_judged(
@@ -327,11 +334,10 @@ def _verdict_of_this_run(
     from storage.tracking.registry import ModelRegistry
 
     root, uri, benchmark = settings.root, settings.tracking_uri, own.tags["benchmark"]
-    was_asked = own.tags.get("judged/state") == "NeedsApproval"
     with Leases(root / "claims").hold(f"champion-{benchmark}"):
         verdict = judge_left(benchmark, root, uri, terms)
     if verdict is not None:
-        return _approved(verdict, benchmark, notes, settings, terms, was_asked)
+        return _approved(verdict, benchmark, notes, settings, terms)
     tags = ModelRegistry(uri, root).find(str(own)).tags
     if "judged/state" not in tags:
         return None
@@ -342,7 +348,7 @@ def _verdict_of_this_run(
         champion=int(tags["judged/against"]),
         challenger=own.number,
     )
-    return _approved(verdict, benchmark, notes, settings, terms, was_asked)
+    return _approved(verdict, benchmark, notes, settings, terms)
 
 
 def _approved(
@@ -351,10 +357,11 @@ def _approved(
     notes: Sequence[str],
     settings: Settings,
     terms: "Terms",
-    was_asked: bool = False,
 ) -> "Verdict":
     """Ask a person, if that is wanted; the run is suspended until somebody resumes it."""
     from flows.steps.models.judgement import answer
+    from flows.steps.models.retraining import ASKED_TAG
+    from storage.tracking.model_state import Change
     from storage.tracking.registry import ModelRegistry
 
     if not terms.approve or verdict.state != "NeedsApproval" or not deployment.get_id():
@@ -362,8 +369,13 @@ def _approved(
     reason = "; ".join([verdict.reason, *notes])
     shown = f"{_headline(verdict)}\n\n{reason}\n\nShall it become the champion?"
     # Told before: a run that waits has nobody who could tell it. Once: resumed it comes here, too.
-    if not was_asked:
+    # Noted after: one that was killed while it told tells again.
+    registry = ModelRegistry(settings.tracking_uri, settings.root)
+    challenger = registry.find(f"{verdict.model}/{verdict.challenger}")
+    if ASKED_TAG not in challenger.tags:
         _show(benchmark, verdict, notes, settings)
+        asked = Change(versions={challenger.number: {ASKED_TAG: "yes"}}, reason="a person is asked")
+        registry.note(verdict.model, asked)
     said = suspend_flow_run(
         wait_for_input=Approval.with_initial_data(description=shown, promote=False),
         timeout=WEEK,
@@ -371,7 +383,7 @@ def _approved(
     )
     root, uri = settings.root, settings.tracking_uri
     with Leases(root / "claims").hold(f"champion-{benchmark}"):
-        version = ModelRegistry(uri, root).find(f"{verdict.model}/{verdict.challenger}")
+        version = registry.find(f"{verdict.model}/{verdict.challenger}")
         answered = answer(version, said.promote, said.why, root, uri, terms.time)
     return replace(answered, decision=verdict.decision, pair=verdict.pair)
 

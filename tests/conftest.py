@@ -38,14 +38,14 @@ def _copying(make_tables: Callable[[Any], None]) -> Callable[[Any], None]:
             make_tables(engine)
             return
         with _making, closing(sqlite3.connect(file)) as database:
-            if not _empty:
-                make_tables(engine)
+            is_new = not database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+            if is_new and _empty:
+                _empty[0].backup(database)
+                return
+            make_tables(engine)  # one of an earlier version is brought up to date
+            if is_new:
                 _empty.append(sqlite3.connect(":memory:", check_same_thread=False))
                 database.backup(_empty[0])
-            elif not database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-                _empty[0].backup(database)
-            else:
-                make_tables(engine)  # one of an earlier version, which is brought up to date
 
     copy.copies = True  # type: ignore[attr-defined]
     return copy

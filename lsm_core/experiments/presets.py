@@ -8,7 +8,7 @@ import torch
 
 from lsm_core.benchmarks.given import GivenProblem
 from lsm_core.experiments.experiment import Experiment
-from lsm_core.experiments.protocols import PROTOCOLS, Problem, data_plan, protocol_of
+from lsm_core.experiments.protocols import BATCH, PROTOCOLS, Problem, data_plan, protocol_of
 from lsm_core.models.catalogue import MODELS, GridModelConfig, ModelConfig, build_model
 from lsm_core.models.entry import Task
 from lsm_core.models.lsm import LsmConfig
@@ -188,7 +188,7 @@ def modern(config: TrainingConfig) -> TrainingConfig:
     """
     return replace(
         config,
-        batch_size=4,
+        batch_size=BATCH,
         optimizer="adamw",
         weight_decay=1e-5,
         decayed="matrices",

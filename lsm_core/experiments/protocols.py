@@ -143,7 +143,7 @@ def given_protocol(plan: GivenPlan) -> Protocol:
     quick, night = first(GIVEN_QUICK, GIVEN_QUICK // 5), first(GIVEN_NIGHT, GIVEN_NIGHT // 5)
 
     def epochs(n_steps: int, n_train: int, most: int) -> int:
-        return max(6, min(most, n_steps * GIVEN_BATCH // max(1, n_train)))
+        return max(6, min(most, n_steps * BATCH // max(1, n_train)))
 
     # Where a point is the same in all samples it has scales of its own; positions that are no grid
     # go into the unit cube, where models on points want them.
@@ -165,8 +165,10 @@ def given_protocol(plan: GivenPlan) -> Protocol:
     )
 
 
-GIVEN_QUICK, GIVEN_STEPS, GIVEN_BATCH = 1000, 3000, 4
-"""Of problems that somebody brought at preset quick: training samples, steps and samples a step."""
+BATCH = 4
+"""Samples a step at presets quick and night: with few epochs, steps are what is short."""
+GIVEN_QUICK, GIVEN_STEPS = 1000, 3000
+"""Of problems that somebody brought at preset quick: training samples and steps."""
 GIVEN_NIGHT, GIVEN_NIGHT_STEPS = 5000, 12000
 """The same at preset night."""
 

@@ -85,7 +85,7 @@ class ModelEntry:
     takes_points: bool = False
     """Whether it takes scattered points as they are; others go through a latent grid."""
     decays: bool = True
-    """Whether the small presets let its weights decay. Adam adds the decay to the gradient: in a
+    """Whether preset smoke lets its weights decay. Adam adds the decay to the gradient: in a
     model that starts with the same answer everywhere, whose gradient is small, it keeps it there.
     """
     is_fitted: bool = False

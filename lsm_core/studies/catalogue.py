@@ -124,8 +124,9 @@ STUDIES: dict[StudyName, Study] = {
     ),
     "full-length": Study(
         title="As many updates as the paper's",
-        text="The models and samples of preset night, trained for 25,000 updates, as 500 epochs of "
-        "batch 20 on 1000 samples have, by the recipe that is the same for every model.",
+        text="The models and samples of the preset, trained for 25,000 updates, as 500 epochs of "
+        "batch 20 on 1000 samples have, by the recipe that is the same for every model. Meant "
+        "for preset night.",
         cells=cells.full_length,
         models=("lsm_ours", "fno", "lsm"),
         takes_benchmarks=True,

@@ -33,6 +33,8 @@ from storage.tracking.registry import ModelRegistry, registered_name
 RUN_TAG = "retrained_by"
 """The tag of a version that says which run of the flow has made it."""
 NOTES_TAG = "noted"
+ASKED_TAG = "asked"
+"""Says that a person was told of the question whether it shall be champion."""
 """The tag of a version with what is to be told of its data beside the verdict."""
 
 

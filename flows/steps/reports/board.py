@@ -16,7 +16,7 @@ from lsm_core.experiments.plans import benchmark_from_plain
 from lsm_core.problems.panel import Panel
 from lsm_core.reporting.board import Board, Measured, boards
 from lsm_core.reporting.board_tables import board_csv, board_table, claims_table
-from lsm_core.reporting.comparison import finished, row_name
+from lsm_core.reporting.comparison import row_name
 from lsm_core.reporting.document import Block, Folded, Picture, Section, html_page
 from lsm_core.reporting.figures import panel_figure
 from lsm_core.reporting.tables import table_of
@@ -39,7 +39,7 @@ def measured_runs(root: Location, preset: str | None = None) -> list[Measured]:
         result
         for comparison in outcomes.comparisons()
         if preset in (None, comparison.preset)
-        for result in finished(outcomes.of_benchmark(comparison))
+        for result in outcomes.of_board(comparison)
     ]
     if not results:
         raise BadInput("there are no runs to compare; run `lsm benchmark` first")

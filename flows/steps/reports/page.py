@@ -21,6 +21,7 @@ from flows.steps.reports.results import (
 from lsm_core.benchmarks.catalogue import BENCHMARKS
 from lsm_core.experiments.protocols import PROTOCOLS
 from lsm_core.names import PresetName
+from lsm_core.reporting.board import SOLVER
 from lsm_core.reporting.charts import MOST_LINES, training_curves
 from lsm_core.reporting.comparison import Row, compare, finished, grouped, row_name
 from lsm_core.reporting.document import (
@@ -222,7 +223,7 @@ def write_results_page(root: Location, page: Path, note: str = "") -> list[Path]
     Every figure is there with what it rests on. `note` is what else a reader should know of these
     runs.
     """
-    results = read_outcomes(root).results
+    results = [result for result in read_outcomes(root).results if result.model != SOLVER]
     if not results:
         raise BadInput("there are no results to report; run `lsm benchmark` first")
     assets = page.parent / ASSETS

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, get_args
 from flows.steps.results import stored_result
 from lsm_core.experiments.presets import experiment
 from lsm_core.names import PresetName
-from lsm_core.reporting.comparison import row_name, start_and_data
+from lsm_core.reporting.board import SOLVER
+from lsm_core.reporting.comparison import finished, row_name, start_and_data
 from lsm_core.reporting.efficiency import Cost
 from lsm_core.result import ALONE as MADE_ALONE
 from lsm_core.result import Failure, Outcome, Result, earlier_study, marked
@@ -53,12 +54,14 @@ class Outcomes:
 
         Runs of studies are not among them, nor those made alone with other settings than the
         preset's, other starts or parts of the data. Of runs that were made alone, those that a
-        benchmark has too are left out.
+        benchmark has too are left out. Solvers are no models.
         """
         found = [
             result
             for result in self.results
-            if _comparison(result) == comparison and not _has_own_ways(result)
+            if _comparison(result) == comparison
+            and not _has_own_ways(result)
+            and result.model != SOLVER
         ]
         failed = [
             failure
@@ -71,6 +74,15 @@ class Outcomes:
             for outcome in (*failed, *last_counts)
         }
         return [chosen[key] for key in sorted(chosen)]
+
+    def of_board(self, comparison: Comparison) -> list[Result]:
+        """Return the runs of the main table, and the solver of every task that has one."""
+        solvers = [
+            result
+            for result in self.results
+            if _comparison(result) == comparison and result.model == SOLVER
+        ]
+        return [*finished(self.of_benchmark(comparison)), *solvers]
 
     def of_studies(self, comparison: Comparison) -> dict[str, list[Outcome]]:
         """Return the outcomes of every study at a preset, on a kind of data, by its name.
@@ -201,7 +213,10 @@ def _failures(root: Location) -> Iterator[Failure]:
 
 def _what_it_is(outcome: Outcome) -> tuple[str, ...]:
     """Return in what two runs agree that are one run, made again."""
-    run = (outcome.suite, outcome.benchmark, outcome.resolution, outcome.model, outcome.setting)
+    setting = outcome.setting
+    if isinstance(outcome, Result) and outcome.model == SOLVER:
+        setting = outcome.protocol  # its task: there is one for each
+    run = (outcome.suite, outcome.benchmark, outcome.resolution, outcome.model, setting)
     return tuple(map(str, (*run, outcome.preset, outcome.seed, outcome.fraction, outcome.origin)))
 
 

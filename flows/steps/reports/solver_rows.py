@@ -15,12 +15,13 @@ from flows.steps.training.fields import fields_of, names_of
 from flows.steps.training.provenance import made_by
 from flows.steps.training.showcase import SHOWN_SAMPLES, WORST_SAMPLES, chosen_arrays
 from flows.steps.training.sources import hashed_syntax, reachable
+from lsm_core.benchmarks.benchmark import Benchmark
 from lsm_core.benchmarks.coarser import difference, has_solver
 from lsm_core.evaluation.evaluate import evaluate, sample_errors
 from lsm_core.evaluation.samples import worst_samples
 from lsm_core.experiments.equal_time import network_seconds, solved_in
-from lsm_core.experiments.experiment import Experiment
 from lsm_core.experiments.presets import model_config
+from lsm_core.experiments.protocols import plan_from_plain
 from lsm_core.names import ModelName
 from lsm_core.reporting.board import SOLVER, Measured
 from lsm_core.reporting.task import task_of
@@ -46,13 +47,13 @@ def measure_solvers(
     files and those that somebody brought have none.
     """
     for run in _one_a_task(runs):
-        experiment = Experiment.from_plain(run.settings)
-        problem, name = experiment.benchmark, task_of(run).name
+        plan = plan_from_plain(run.settings["data"], run.preset)
+        problem, name = plan.benchmark, task_of(run).name
         if run.origin != "generated" or not has_solver(problem):
             report(f"{name}: no solver of ours made its samples")
             continue
         try:
-            dataset = open_dataset(location_of(experiment.data, root))
+            dataset = open_dataset(location_of(plan, root))
         except (NotADataset, DatasetIncomplete, FileNotFoundError) as error:
             report(f"{name}: its data is not in the store: {error}")
             continue
@@ -61,8 +62,8 @@ def measure_solvers(
             continue
         checkpoints = Checkpoints(root / "checkpoints" / _identity(run))
         if result_in(checkpoints) is None:
-            sizes = {str(split): size for split, size in experiment.data.split_sizes.items()}
-            made = _measure(run, experiment, dataset.first(sizes), checkpoints)
+            sizes = {str(split): size for split, size in plan.split_sizes.items()}
+            made = _measure(run, problem, dataset.first(sizes), checkpoints)
             report(f"{name}: {made.settings['model']['settings']}, error {made.error:.4g}")
 
 
@@ -77,16 +78,13 @@ def _identity(run: Result) -> str:
     return hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _measure(
-    run: Result, experiment: Experiment, dataset: Dataset, checkpoints: Checkpoints
-) -> Result:
+def _measure(run: Result, problem: Benchmark, dataset: Dataset, checkpoints: Checkpoints) -> Result:
     """Solve the test samples of a task, and keep what came of it."""
-    problem = experiment.benchmark
     arrays = dataset.part("test", [*names_of(problem), "seed"])[:]
     seeds = [int(seed) for seed in arrays["seed"]]
     fields = fields_of(arrays, problem)
     budget = network_seconds(
-        model_config(experiment.preset, problem.name, NETWORK),  # type: ignore[arg-type]
+        model_config(run.preset, problem.name, NETWORK),  # type: ignore[arg-type]
         problem,
         fields.inputs,
     )

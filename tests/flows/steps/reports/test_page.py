@@ -16,6 +16,7 @@ from flows.steps.reports.results import (
     stored_costs,
 )
 from lsm_core.benchmarks.burgers import Burgers
+from lsm_core.reporting.board import SOLVER
 from lsm_core.result import Outcome
 from storage.location import Location
 from tests.lsm_core.reporting.results import failure, result
@@ -91,7 +92,7 @@ def test_a_run_of_a_benchmark_counts_before_one_made_alone(tmp_path: Path) -> No
 def test_a_run_with_settings_of_its_own_is_no_seed_of_the_preset(tmp_path: Path) -> None:
     stored(tmp_path, "listed", setting="")
     stored(tmp_path, "alone", study="train", seed=1)
-    changed = {"training": {"epochs": 300, "selection": "best_test", "batch_size": 10}}
+    changed = {"training": {"epochs": 300, "selection": "best_test", "batch_size": 4}}
     stored(tmp_path, "changed", study="train", seed=2, settings=changed)
     stored(tmp_path, "longer", study="train", seed=2, settings={"training": {"epochs": 500}})
     stored(tmp_path, "tuned", study="train", source="s")
@@ -268,6 +269,20 @@ def test_the_page_has_every_study_of_the_store_and_what_models_cost(tmp_path: Pa
     pictures = {path.stem for path in files if path.suffix == ".svg"}
     # Twenty curves cannot be told apart.
     assert pictures == {"benchmark-paper", "ablations-quick", "my-own-quick"}
+
+
+def test_solvers_stand_on_the_board_once_a_task_and_in_no_table_of_models(tmp_path: Path) -> None:
+    root, page = Location.parse(str(tmp_path)), tmp_path / "RESULTS.md"
+    stored(tmp_path, "trained")
+    for task in ("one", "another"):
+        stored(tmp_path, task, model=SOLVER, protocol=task, setting="")
+    outcomes = read_outcomes(root)
+    (comparison,) = outcomes.comparisons()
+    assert [run.identity for run in outcomes.of_benchmark(comparison)] == ["trained"]
+    board = [run.identity for run in outcomes.of_board(comparison)]
+    assert sorted(board) == ["another", "one", "trained"]
+    write_results_page(root, page)
+    assert SOLVER not in page.read_text()
 
 
 def test_a_store_without_runs_is_said(tmp_path: Path) -> None:
