@@ -21,6 +21,7 @@ from flows.steps.models.request import run_named
 from flows.steps.models.shipped import open_shipped, shipped_names
 from lsm_core.benchmarks.benchmark import Benchmark
 from lsm_core.benchmarks.given import GivenProblem
+from lsm_core.names import MODEL_TITLES
 from lsm_core.problems.panel import Panel
 from lsm_core.surrogates.predictor import TrainedModel
 from lsm_core.surrogates.trust import Opinion, Trust
@@ -251,7 +252,8 @@ class _Prediction:
         """Return the first samples, as SVG: the first beside its truth where that is known."""
         from lsm_core.reporting.figures import panel_figure, showcase  # with matplotlib
 
-        name = self.packaged.facts["model"]
+        model = self.packaged.facts["model"]
+        name = MODEL_TITLES.get(model, model)
         if self.errors is not None:
             truth = self._panels({n: values[0] for n, values in self.given.items()})
             return showcase(truth, {name: self._panels(self._sample(0))[-1]}, self.length_unit)
