@@ -54,6 +54,8 @@ th.name, td.name {{ text-align: left; }}
 th.words, td.words {{ text-align: left; white-space: normal; min-width: 13rem; }}
 table.sortable :is(th, td):nth-child(2) {{ position: sticky; left: 0; z-index: 1;
   background: var(--page); }}
+@media (max-width: 90rem) {{ table {{ font-size: 0.78rem; }}
+  th, td {{ padding: 0.3rem 0.28rem; }} }}
 @media (max-width: 50rem) {{ th, td {{ padding: 0.25rem 0.3rem; }}
   td.name, td:last-child {{ white-space: normal; }} td.name {{ min-width: 7rem; }} }}
 th {{ color: var(--quiet); font-weight: 600; }}
