@@ -122,7 +122,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for last, name in (
         ("pipe", "advection"),
         ("pod_rbf", "pointwise"),
-        ("zero-shot-darcy", "points"),
+        ("ablations-ours", "points"),
     ):
         edit(core / "names.py", f'    "{last}",\n]', f'    "{last}",\n    "{name}",\n]')
     return folder
