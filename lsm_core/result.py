@@ -60,8 +60,9 @@ EARLIER_POINTS = {"n_fields": 0, "averaged": False}
 
 def _completed(settings: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return settings of a run with all that is said of it today."""
-    training, model = settings.get("training"), settings.get("model", {})
-    said = {} if training is None else {"training": {**EARLIER_TRAINING, **training}}
+    training, model = settings.get("training", {}), settings.get("model", {})
+    is_whole = "learning_rate" in training
+    said = {"training": {**EARLIER_TRAINING, **training}} if is_whole else {}
     if "latent_shape" in model:
         said["model"] = {**EARLIER_POINTS, **model}
     return {**settings, **said}

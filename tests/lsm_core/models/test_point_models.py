@@ -81,8 +81,11 @@ def test_at_published_sizes_a_model_is_trained_as_its_authors_do():
     ours = experiment("paper", "darcy", "lsm").training
     assert darcy.target_normalization == ours.target_normalization
     assert ours.optimizer == "adam"
-    small = experiment("quick", "darcy", "transolver").training
-    assert small == replace(experiment("quick", "darcy", "lsm").training, weight_decay=0.0)
+    for preset, decay in (("smoke", 0.0), ("quick", 1e-5)):
+        small, other = (
+            experiment(preset, "darcy", name).training for name in ("transolver", "lsm")
+        )
+        assert small == replace(other, weight_decay=decay)
 
 
 @every_native_model

@@ -128,7 +128,7 @@ def test_an_opinion_does_not_depend_on_the_neighbours(name: str) -> None:
 def test_of_a_model_that_steps_through_time_the_first_step_counts() -> None:
     torch.manual_seed(0)
     shape = ProblemShape(space=(16,), n_inputs=3, n_outputs=1)
-    one = build_model(SMALL["lsm_ours"], shape)
+    one = build_model(replace(SMALL["lsm_ours"], n_scales=3), shape)  # the third has tokens
     inputs = torch.randn(2, 16, 3)
     stepped = features(scaled(Rollout(one, 4)), inputs, 4)
     assert np.allclose(stepped, features(scaled(one), inputs, 4), atol=1e-6)

@@ -12,7 +12,7 @@ from storage.errors import NoSuchModel, StoreUnavailable
 from storage.location import Location
 from storage.tracking.model_state import Change, ModelVersion, is_reference
 from storage.tracking.registry import ModelRegistry, Upload, Uploads, registered_name
-from tests.storage.tracking.mlflow_server import record_run
+from tests.storage.tracking.mlflow_server import record_run, running_server
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,14 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> str:
     return f"sqlite:///{tmp_path_factory.mktemp('database')}/mlflow.db"
 
 
-@pytest.fixture(params=["database", "mlflow_server"])
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Provide a server of its own: which names a registry has is part of the contract."""
+    with running_server(tmp_path_factory.mktemp("server")) as address:
+        yield address
+
+
+@pytest.fixture(params=["database", "server"])
 def uri(request: pytest.FixtureRequest) -> str:
     found: str = request.getfixturevalue(request.param)
     return found
@@ -87,7 +94,7 @@ def test_versions_are_added_named_and_brought_back(uri: str, tmp_path: Path) -> 
 
 
 def test_a_retired_version_leaves_no_model_and_no_files(uri: str, tmp_path: Path) -> None:
-    registry, name = opened(uri, tmp_path), registered_name("pipe")
+    registry, name = opened(uri, tmp_path), registered_name("plasticity")
     for identity in ("old", "young"):
         registry.record.add(name, {"identity": identity})
     registry.echo(name, uploads(uri, tmp_path))

@@ -30,7 +30,7 @@ def stored(folder: Path, identity: str, **changes: Any) -> None:
     data = {"benchmark": "burgers", "parameters": Burgers(resolution=256).parameters()}
     settings = {
         "data": {**data, "split_sizes": {"test": 4}},
-        "training": {"batch_size": 10},
+        "training": {"batch_size": 4},
         "model": {"widths": [16, 32, 64, 128]},
     }
     place = folder / "checkpoints" / identity
