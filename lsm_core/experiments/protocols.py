@@ -46,7 +46,7 @@ class Protocol:
     quick: DataPlan
     published: DataPlan
     quick_epochs: int = 6
-    """About half a minute on one core for most models."""
+    """Half a minute to two on one core for most models."""
     quick_modes: int | tuple[int, ...] | None = None
     """Fourier modes along the axes at preset quick, where its grid has no room for the usual."""
     night: DataPlan | None = None
