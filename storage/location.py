@@ -148,14 +148,18 @@ class Location:
         )
 
     def require_writable(self) -> None:
-        """Raise StoreUnavailable unless files can be written here."""
+        """Raise StoreUnavailable unless files can be written here.
+
+        A network that broke down is StoreInterrupted here, too: a run that began then comes back.
+        """
         probe = self / f".probe-{uuid.uuid4().hex}"
         try:
             probe.write_bytes(b"")
             probe.remove()
         except (OSError, StorageError) as error:
             said = error if isinstance(error, StorageError) else error.strerror or error
-            raise StoreUnavailable(
+            kind = StoreInterrupted if isinstance(error, StoreInterrupted) else StoreUnavailable
+            raise kind(
                 f"cannot write in the store {self}: {str(said).partition('; ')[0]}; "
                 "choose another one with LSM_STORE or --store"
             ) from error

@@ -36,7 +36,7 @@ from prefect.states import AwaitingRetry, Cancelling
 
 from flows.engine.progress import current_progress
 from flows.engine.schedule import Schedule, cell_name
-from flows.engine.server_loss import is_server_loss, tells_server_loss
+from flows.engine.server_loss import is_server_loss, tells_loss
 from flows.engine.sizes import Sizes
 from flows.engine.suite import Suite
 from flows.errors import CellsFailed
@@ -221,10 +221,10 @@ class Pool:
 
 
 def _comes_back(run: FlowRun) -> bool:
-    """Return whether a run that has ended is started again: it crashed, or lost the server."""
+    """Return whether a run that has ended is started again: it crashed, or lost server or store."""
     assert run.state is not None
     crashed = run.state.type == StateType.CRASHED
-    lost = run.state.type == StateType.FAILED and tells_server_loss(run.state.message)
+    lost = run.state.type == StateType.FAILED and tells_loss(run.state.message)
     return (crashed or lost) and run.run_count < MOST_STARTS
 
 

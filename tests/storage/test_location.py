@@ -237,6 +237,8 @@ class S3Contract(LocationContract):
         network.cut()
         with pytest.raises(StoreInterrupted):
             job(place, schema).write_block(1, small_block(schema, 1))
+        with pytest.raises(StoreInterrupted, match=r"cannot write in the store .*LSM_STORE"):
+            place.require_writable()
         network.is_gone = False
         assert job(place, schema).missing_blocks() == [1, 2, 3, 4]
         with pytest.raises(DatasetIncomplete):

@@ -168,9 +168,10 @@ def test_a_crashed_run_whose_event_was_lost_is_brought_back_by_its_parent(server
         "ReadTimeout",
         "ConcurrencySlotAcquisitionError: Unable to acquire concurrency slots on ['tag:training']",
         "PrefectHTTPStatusError: Server error '500 Internal Server Error' for url 'http://...'",
+        "StoreInterrupted: cannot write s3://lsm/.probe-1: EndpointConnectionError",
     ],
 )
-def test_a_run_that_lost_the_server_comes_back(error: str, server: Server) -> None:
+def test_a_run_that_lost_the_server_or_the_store_comes_back(error: str, server: Server) -> None:
     asked, _ = submitted(["lsm"])
     (run,) = server.runs
     told = f"Flow run encountered an exception: {error}"
