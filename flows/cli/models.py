@@ -19,7 +19,6 @@ def predict(options: argparse.Namespace) -> None:
     """Predict fields with a trained model."""
     from flows.errors import BadInput
     from flows.settings import current_settings
-    from flows.steps.models.quick_start import without_compiler
     from flows.steps.models.request import require_answerable
 
     settings = current_settings()
@@ -30,8 +29,7 @@ def predict(options: argparse.Namespace) -> None:
             "--check solves for a sample of the problem: name it with --seed in place of a file"
         )
     require_answerable(options.model, options.input, settings.root)
-    with without_compiler():
-        from flows.steps.models.prediction import Outputs, predict_file
+    from flows.steps.models.prediction import Outputs, predict_file
 
     if options.seed is not None:
         _predict_seed(options, settings)
@@ -134,7 +132,6 @@ def explore(options: argparse.Namespace) -> None:
     import uvicorn
 
     from flows.errors import BadInput
-    from flows.steps.models.quick_start import without_compiler
     from flows.steps.models.shipped import shipped_names
 
     if not shipped_names():
@@ -142,10 +139,9 @@ def explore(options: argparse.Namespace) -> None:
             "no trained model comes with this copy of the project; "
             "`python -m infra.box STORE` makes them from finished runs"
         )
-    with without_compiler():
-        import torch
+    import torch
 
-        from flows.explorer.app import explorer
+    from flows.explorer.app import explorer
 
     torch.set_num_threads(1)  # one small sample at a time: threads would wait for each other
     _require_free(options.port)

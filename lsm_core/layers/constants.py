@@ -33,13 +33,14 @@ def kept_on_device(make: Callable[..., np.ndarray]) -> Constant:
     def constant(*sizes: int | str | tuple[int, ...], like: Tensor) -> Tensor:
         key = (name, sizes, like.dtype, like.device)
         if key not in _kept:
-            _keep(key, make)
+            # Said here, not around `_keep`: to remember it torch imports its compiler, for seconds.
+            keep = torch.compiler.disable(_keep) if torch.compiler.is_compiling() else _keep
+            keep(key, make)
         return _kept[key]
 
     return constant
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
 def _keep(key: tuple[Any, ...], make: Callable[..., np.ndarray]) -> None:
     _, sizes, dtype, device = key
     array = np.ascontiguousarray(make(*sizes))
