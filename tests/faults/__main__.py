@@ -3,7 +3,8 @@
     python -m tests.faults --only "training process killed" --trials 5
     python -m tests.faults --page infra/faults.md
 
-Trials that an earlier call has made are not made again, unless `--results` names another file.
+Trials that an earlier call has made are not made again, unless `--results` names another file; nor
+are those of rows that the page has. A row that is removed from it is tried anew.
 """
 
 import argparse
@@ -14,7 +15,13 @@ from pathlib import Path
 
 from tests.faults import cells, page, work
 from tests.faults.catalogue import FAULTS
-from tests.faults.table import markdown_table, read_results, try_faults
+from tests.faults.table import (
+    keep_results,
+    kept_promises,
+    markdown_table,
+    read_results,
+    try_faults,
+)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -26,6 +33,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--page", type=Path, help="write the table with its protocol here, too")
     options = parser.parse_args(arguments)
     options.results.parent.mkdir(parents=True, exist_ok=True)
+    if options.page and options.page.exists() and not options.results.exists():
+        keep_results(options.results, kept_promises(options.page.read_text()))
     work.prepare_children()
     chosen = [fault for fault in FAULTS if not options.only or fault.name in options.only]
     with tempfile.TemporaryDirectory(prefix="faults-") as folder, closing(cells.shared):

@@ -1,7 +1,7 @@
 """The table of faults: what is broken on purpose, what is promised, and what came of it.
 
 Every trial is written to a file when it ends, so that the table can be filled in pieces and a
-killed run of it continues.
+killed run of it continues. On another machine the rows of the page that is kept are what was tried.
 """
 
 import json
@@ -17,6 +17,7 @@ from pathlib import Path
 KILL_TRIALS = 20
 OTHER_TRIALS = 10
 MOST_MISSES = 40
+COLUMNS = ("fault", "promise", "times tried", "lost", "duplicated", "not recovered", "measured")
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,13 @@ def read_results(path: Path) -> dict[str, Tally]:
     return {name: Tally(**tally) for name, tally in json.loads(path.read_text()).items()}
 
 
+def keep_results(path: Path, results: dict[str, Tally]) -> None:
+    """Write down what is known, in one step."""
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps({each: asdict(known) for each, known in results.items()}))
+    partial.replace(path)
+
+
 def try_faults(
     faults: list[Fault], path: Path, folder: Path, trials: int | None = None
 ) -> Iterator[tuple[str, Tally]]:
@@ -106,19 +114,27 @@ def _try_once(name: str, trial: Trial, path: Path, folder: Path) -> Tally:
             tally.duplicated += outcome.duplicated
     tally.seconds += time.monotonic() - began
     tally.day = datetime.now(UTC).date().isoformat()
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps({each: asdict(known) for each, known in results.items()}))
-    partial.replace(path)
+    keep_results(path, results)
     return tally
 
 
 def markdown_table(faults: list[Fault], results: dict[str, Tally]) -> str:
     """Return the table of all faults that were tried, for people."""
-    head = "| fault | promise | times tried | lost | duplicated | not recovered |"
-    rows = [head, "|---|---|---|---|---|---|"]
+    rows = [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
     for fault in faults:
         tally = results.get(fault.name)
         if tally is not None and tally.tried:
-            counts = (tally.tried, tally.lost, tally.duplicated, len(tally.failures))
-            rows.append(f"| {fault.name} | {fault.promise} | {' | '.join(map(str, counts))} |")
+            found = (tally.tried, tally.lost, tally.duplicated, len(tally.failures), tally.day)
+            rows.append(f"| {fault.name} | {fault.promise} | {' | '.join(map(str, found))} |")
     return "\n".join(rows)
+
+
+def kept_promises(text: str) -> dict[str, Tally]:
+    """Return the rows of a page in which every promise was kept: what need not be tried again."""
+    cells = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    rows = [cell for cell in cells if len(cell) == len(COLUMNS) and cell != list(COLUMNS)]
+    return {
+        name: Tally(tried=int(tried), day=day)
+        for name, _promise, tried, *broken, day in rows
+        if broken == ["0", "0", "0"]
+    }

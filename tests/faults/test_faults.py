@@ -12,7 +12,16 @@ from tests.faults.catalogue import FAULTS
 from tests.faults.disks import can_mount
 from tests.faults.hosts import can_make_hosts
 from tests.faults.page import page
-from tests.faults.table import KILL_TRIALS, Fault, Outcome, Trial, read_results, try_faults
+from tests.faults.table import (
+    KILL_TRIALS,
+    Fault,
+    Outcome,
+    Tally,
+    Trial,
+    kept_promises,
+    read_results,
+    try_faults,
+)
 from tests.infra.manifests import INFRA
 
 NEED_MOUNT = ("disk full", "store read-only")
@@ -43,8 +52,11 @@ def test_trials_are_counted_and_continued(tmp_path: Path) -> None:
     assert not last.is_clean
     assert list(try_faults([fault], results, tmp_path)) == []
     shown = page([fault], {"bad luck": last})
-    assert "| bad luck | none | 3 | 2 | 1 | 1 |" in shown
+    assert f"| bad luck | none | 3 | 2 | 1 | 1 | {last.day} |" in shown
     assert str(tmp_path) not in shown
+    assert kept_promises(shown) == {}
+    good = Tally(tried=2, day="2026-11-18")
+    assert kept_promises(page([fault], {"bad luck": good})) == {"bad luck": good}
 
 
 def test_there_are_twelve_faults_and_twenty_trials_of_every_kill() -> None:
@@ -61,10 +73,10 @@ def test_the_page_of_the_repository_shows_the_table() -> None:
     named = {row.split(" | ")[0].removeprefix("| ") for row in rows}
     assert {"fault"} < named <= {"fault", *(fault.name for fault in FAULTS)}
     assert "## How it is counted" in kept
-    tried = {row.split(" | ")[0].removeprefix("| "): row.split(" | ")[2:] for row in rows[1:]}
+    tried = {row.split(" | ")[0].removeprefix("| "): row.split(" | ")[2:6] for row in rows[1:]}
     for fault in FAULTS:
         none = ["0", "0", "0", "0"]
-        times, *broken = (int(number.strip(" |")) for number in tried.get(fault.name, none))
+        times, *broken = (int(number) for number in tried.get(fault.name, none))
         # What was not tried as often as it is to be is said in so many words.
         short = f"- {fault.name}: {times} of {fault.trials}\n"
         assert times >= fault.trials or short in kept
