@@ -127,6 +127,14 @@ def test_a_page_of_somebody_else_cannot_speak_with_the_server(stack: dict[str, s
     assert answers == {"https://example.org": None, "http://127.0.0.1": "http://127.0.0.1"}
 
 
+def test_what_is_recorded_through_mlflow_lies_where_workers_put_it(stack: dict[str, str]) -> None:
+    """Whoever begins an experiment: workers speak with the database, others with the server."""
+    client = mlflow.MlflowClient(f"http://127.0.0.1:{stack['LSM_MLFLOW_PORT']}")
+    number = client.create_experiment("of somebody else")
+    folder = Path(stack["LSM_STORE"]).resolve() / "artifacts" / number
+    assert client.get_experiment(number).artifact_location == folder.as_uri()
+
+
 def test_a_schedule_gets_scheduled_runs(stack: dict[str, str]) -> None:
     create = ["prefect", "deployment", "schedule", "create", "prepare/prepare-datasets"]
     done = run([*create, "--cron", "0 3 * * *", "--timezone", "UTC"], stack)
