@@ -85,8 +85,8 @@ def wanted(settings: Settings) -> list[Service]:
             0, service("postgres", "flows.stack.postgres", str(postgres_folder(settings.state)))
         )
     if not settings.tracking_uri.startswith("http"):
-        # Where commands and workers put files themselves, which speak with the database: what somebody
-        # records through the server has to be theirs, too.
+        # Where commands and workers, which speak with the database, put files themselves: they have
+        # to find what somebody records through the server.
         artifacts = ("--default-artifact-root", (settings.root / "artifacts").url)
         address = ("--host", "127.0.0.1", "--port", str(settings.mlflow_port), "--workers", "1")
         command = ("mlflow", "server", *artifacts, *address)
