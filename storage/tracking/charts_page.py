@@ -1,8 +1,8 @@
 """The pages of MLflow that show runs side by side, ready without a click.
 
 How a page looks is kept as MLflow's own button for sharing keeps it, in a tag of the experiment.
-Runs are grouped by model: each model has one colour and one legend on every page, and its bars and
-curves are means over seeds.
+Runs are grouped by what they are called in tables, so that a model has one colour and one legend on
+every page, and its bars and curves are means over seeds.
 """
 
 import hashlib
@@ -20,9 +20,15 @@ COLUMNS = 2
 """Charts side by side; with three, names are cut on a laptop's screen."""
 HEIGHT = 250
 """Of a chart, in pixels; with MLflow's 360 the names below the first bars are off such a screen."""
-BY_MODEL = {
+SURROGATE = "surrogate"
+"""The tag of a run that says which model it is of, as tables call it.
+
+MLflow makes the colour of a group from the names of its tag and its value. With this one nobody
+takes the colours of LSM (ours), FNO and U-Net for each other.
+"""
+BY_SURROGATE = {
     "aggregateFunction": "average",
-    "groupByKeys": [{"mode": "tag", "groupByData": "model"}],
+    "groupByKeys": [{"mode": "tag", "groupByData": SURROGATE}],
 }
 
 
@@ -51,7 +57,7 @@ def view_address(
     `charts` are drawn before those of other metrics, `with_runs` beside the list of runs.
     StoreUnavailable if none answers.
     """
-    view: dict[str, Any] = {"runsHiddenMode": "SHOW_ALL", "groupBy": BY_MODEL}
+    view: dict[str, Any] = {"runsHiddenMode": "SHOW_ALL", "groupBy": BY_SURROGATE}
     if suite:
         view["searchFilter"] = f"tags.`{suite_tag(suite)}` = 'yes'"
     if best_first:

@@ -90,15 +90,20 @@ def registered_name(benchmark: str) -> str:
 
 
 def describe(tags: Tags) -> str:
-    """Return what a version is in words, like `LSM, ours, quick, 3.59 % on 50 test samples`."""
-    origin = tags.get("origin", "generated")
+    """Return what a version is in words: `LSM (ours), quick, 3.59 % on 50 test samples`.
+
+    Where the data is not of our solvers, whose it is follows.
+    """
+    if not tags.get("model"):
+        return ""
+    name, origin = tags["model"].removesuffix("_ours"), tags.get("origin", "generated")
     error, n_test = tags.get("test/rel_l2"), tags.get("n_test")
-    words = [tags.get("model", "").upper(), "ours" if origin == "generated" else origin]
-    words.append(tags.get("preset", ""))
+    words = [name.upper() + (" (ours)" if name != tags["model"] else ""), tags.get("preset", "")]
     if error is not None:
         on = f"{n_test} test samples" if n_test else "its test samples"
         words.append(f"{100 * float(error):.3g} % on {on}")
-    return ", ".join(filter(None, words)) if tags.get("model") else ""
+    words.append(f"{origin} data" if origin != "generated" else "")
+    return ", ".join(filter(None, words))
 
 
 def describe_name(state: State) -> str:

@@ -33,6 +33,8 @@ CELLS: dict[str, Any] = {
     "cells": "pool",
 }
 N_CELLS = 12
+LATER: dict[str, Any] = {**CELLS, "benchmarks": ["burgers"], "seeds": [2, 3]}
+N_LATER = 6
 FIRST_LOG, SECOND_LOG = Path(".lsm/logs/prefect-worker-cells.log"), Path("second-worker.log")
 FINAL = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
 
@@ -117,6 +119,7 @@ def test_two_workers_share_a_benchmark_and_do_no_cell_twice(folder: Path) -> Non
             logs = [(folder / log).read_text() for log in (FIRST_LOG, SECOND_LOG)]
             tables = json.loads((root / "reports/benchmark-smoke/results.json").read_bytes())
             _require_once(f"http://127.0.0.1:{settings['LSM_MLFLOW_PORT']}", root)
+            _require_that_one_is_cancelled_alone(settings, folder, {each["id"] for each in cells})
         assert {each["state"]["type"] for each in cells} == {"COMPLETED"}
         identities = [tag for each in cells for tag in each["tags"] if tag.startswith("cell:")]
         assert len(set(identities)) == N_CELLS
@@ -127,6 +130,26 @@ def test_two_workers_share_a_benchmark_and_do_no_cell_twice(folder: Path) -> Non
         assert len(tables) == N_CELLS
         assert not any("error" in result for result in tables)
         assert (root / "claims").names() == []
+
+
+def _require_that_one_is_cancelled_alone(
+    settings: dict[str, str], folder: Path, earlier: set[str]
+) -> None:
+    """Require that of two comparisons of the same cells one ends well if the other is cancelled."""
+
+    def cells(*states: str) -> list[dict[str, Any]]:
+        found = [each for each in runs_of_cells(settings) if each["id"] not in earlier]
+        return [each for each in found if not states or each["state"]["type"] in states]
+
+    first, second = (submitted("lsm/full-benchmark", LATER, settings, folder) for _ in range(2))
+    wait_for(lambda: cells("RUNNING") and state(settings, second) == "RUNNING")
+    cancel = {"state": {"type": "CANCELLING"}}
+    assert ask(settings, f"flow_runs/{first}/set_state", cancel)["status"] == "ACCEPT"
+    wait_for(lambda: all(state(settings, each) in FINAL for each in (first, second)), 900)
+    assert [state(settings, each) for each in (first, second)] == ["CANCELLED", "COMPLETED"]
+    assert {each["state"]["type"] for each in cells()} == {"CANCELLED", "COMPLETED"}
+    done = [tag for each in cells("COMPLETED") for tag in each["tags"] if tag.startswith("cell:")]
+    assert len(done) == len(set(done)) == N_LATER
 
 
 def _require_once(tracking_uri: str, root: Location) -> None:

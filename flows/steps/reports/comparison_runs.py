@@ -18,7 +18,7 @@ from flows.steps.training.run_record import PERCENT, milliseconds
 from lsm_core.reporting.comparison import Row, compare, finished, row_name
 from lsm_core.result import Outcome, Result, suite_name
 from storage.location import Location
-from storage.tracking.charts_page import metric, set_note, suite_tag, view_address
+from storage.tracking.charts_page import SURROGATE, metric, set_note, suite_tag, view_address
 from storage.tracking.echo import RunRecord, Sent, send
 from storage.tracking.registry import registered_name
 from storage.tracking.store import COMPARISON, Tracking
@@ -116,6 +116,7 @@ def _record(
             "suite": suite,
             suite_tag(suite): "yes",
             "model": name,
+            SURROGATE: name,
             "preset": first.preset,
             "origin": first.origin,
             "seeds": ", ".join(map(str, sorted({run.seed for run in runs}))),

@@ -15,11 +15,12 @@ from typing import Any
 from mlflow.entities import Metric
 
 from flows.steps.results import FAILURE, begun_in, kept_traceback, result_in, saved_history
+from lsm_core.reporting.comparison import row_name
 from lsm_core.reporting.task import task_of
 from lsm_core.result import Begun, Epoch, Outcome, Result, marked
 from storage.location import Location
 from storage.runs.checkpoints import Checkpoints
-from storage.tracking.charts_page import suite_tag
+from storage.tracking.charts_page import SURROGATE, suite_tag
 from storage.tracking.echo import RunRecord, Status, UsedDataset
 from storage.tracking.registry import registered_name
 
@@ -166,6 +167,7 @@ def _record(run: Outcome, kept: Begun | Result, suites: Collection[str]) -> RunR
             **({"setting": run.setting} if run.setting else {}),
             "benchmark": run.benchmark,
             "model": run.model,
+            SURROGATE: row_name(run),
             "preset": run.preset,
             "seed": str(run.seed),
             "protocol": run.protocol,

@@ -29,7 +29,7 @@ def test_a_run_that_two_suites_use_is_found_by_the_page_of_each(tracking: Tracki
         kept = tracking.client.get_experiment(tracking.experiment_id).tags[f"{SHARED_VIEW}{key}"]
         view = json.loads(kept)
         assert view["runsHiddenMode"] == "SHOW_ALL"
-        assert view["groupBy"]["groupByKeys"] == [{"mode": "tag", "groupByData": "model"}]
+        assert view["groupBy"]["groupByKeys"] == [{"mode": "tag", "groupByData": "surrogate"}]
         runs = tracking.client.search_runs([tracking.experiment_id], view["searchFilter"])
         found[suite] = sorted(run.info.run_name for run in runs)
         assert all(run.data.tags["suite"] == "first" for run in runs)

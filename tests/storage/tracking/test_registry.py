@@ -11,7 +11,7 @@ from flows.engine.own_server import free_port
 from storage.errors import NoSuchModel, StoreUnavailable
 from storage.location import Location
 from storage.tracking.model_state import Change, ModelVersion, is_reference
-from storage.tracking.registry import ModelRegistry, Upload, Uploads, registered_name
+from storage.tracking.registry import ModelRegistry, Upload, Uploads, describe, registered_name
 from tests.storage.tracking.mlflow_server import record_run, running_server
 
 
@@ -84,7 +84,7 @@ def test_versions_are_added_named_and_brought_back(uri: str, tmp_path: Path) -> 
     assert registry.state(name).with_alias("challenger") is None
 
     told = registry.client.get_model_version(name, "1")
-    assert told.description == "FNO, ours, 1 % on its test samples"
+    assert told.description == "FNO, 1 % on its test samples"
     assert dict(told.tags) == {"identity": "first", "model": "fno"}
     changed = {"identity": "first", "test/rel_l2": "0.02"}
     again = registry.record.add(name, changed)
@@ -203,3 +203,11 @@ def test_a_registry_that_is_none_is_said(tmp_path: Path) -> None:
     (tmp_path / "mlflow.db").write_bytes(b"this is not a database, and never was one" * 50)
     with pytest.raises(StoreUnavailable, match="MLFLOW_TRACKING_URI"):
         opened(f"sqlite:///{tmp_path}/mlflow.db", tmp_path).record.names()
+
+
+def test_a_version_says_in_words_what_it_is() -> None:
+    tags = {"model": "lsm_ours", "preset": "quick", "test/rel_l2": "0.03592", "n_test": "50"}
+    assert describe(tags) == "LSM (ours), quick, 3.59 % on 50 test samples"
+    official = {**tags, "model": "fno", "origin": "official"}
+    assert describe(official) == "FNO, quick, 3.59 % on 50 test samples, official data"
+    assert describe({"identity": "of another tool"}) == ""

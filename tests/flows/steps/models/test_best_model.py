@@ -99,5 +99,5 @@ def test_the_best_model_on_a_problem_is_the_stores_with_its_data_run_version_and
     assert told.run_id == run.info.run_id
     n_test = result.settings["data"]["split_sizes"]["test"]
     percent = f"{100 * result.error:.3g}"
-    assert told.description == f"LSM, ours, smoke, {percent} % on {n_test} test samples"
+    assert told.description == f"LSM, smoke, {percent} % on {n_test} test samples"
     assert f'"version": "{version.number}"' in model.tags["mlflow.modelVersions"]
