@@ -54,7 +54,7 @@ def test_the_address_that_a_benchmark_prints_shows_every_model_on_a_chart_of_its
             tab.save_picture(Path(os.environ.get("LSM_PICTURE", tmp_path / "comparison.png")))
         text = tab.evaluate("document.body.innerText")
         assert [model for model in ERRORS if model not in text] == []
-        assert "the best: burgers lsm 3.59 %; darcy lsm 7.18 %" in text
+        assert "the best: lsm on burgers 3.59 %, darcy 7.18 %" in text
         assert "Judges" not in text  # a page for language models
         # Each model has its colour on all charts, and no other model has it.
         colours = set(tab.evaluate(COLOURS))

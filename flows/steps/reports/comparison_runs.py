@@ -137,18 +137,26 @@ def write_note(outcomes: Outcomes, comparison: Tracking) -> bool:
             continue
         lines += ["", f"**{suite}**", "", "| problem | best | error | then |", "|---|---|---|---|"]
         rows = compare(finished(some))
-        told = f"{suite}, the best: "
+        wins: dict[str, list[str]] = {}
         for problem in dict.fromkeys(row.problem for row in rows):
             best, *others = [row for row in rows if row.problem == problem]
             page = curves_page(comparison, best.benchmark, suite)
             then = ", ".join(f"{row.model} {100 * row.errors.mean:.2f}" for row in others)
-            told += f"{best.benchmark} **{best.model}** {100 * best.errors.mean:.2f} %; "
+            win = f"{best.benchmark} {100 * best.errors.mean:.2f} %"
+            wins.setdefault(best.model, []).append(win)
             lines.append(
                 f"| [{problem}]({page}) | **{best.model}** | {100 * best.errors.mean:.2f} % "
                 f"| {then} |"
             )
+        told = f"{suite}, the best: {_told(wins)}"
     # Of a description that is folded the page shows the first line.
     return set_note(comparison, "\n".join([told, "", *lines]))
+
+
+def _told(wins: dict[str, list[str]]) -> str:
+    """Return where each model is the best, the one that is so most often first."""
+    order = sorted(wins.items(), key=lambda each: -len(each[1]))
+    return "; ".join(f"**{model}** on {', '.join(problems)}" for model, problems in order)
 
 
 def _suites(outcomes: Outcomes) -> Iterator[tuple[str, list[Outcome]]]:
