@@ -232,9 +232,11 @@ def registry(options: argparse.Namespace) -> None:
             raise BadInput(f"say with --why for what reason you {options.action}; it is kept")
         change = {"promote": promote, "rollback": rollback}[options.action]
         version = change(options.what, options.why, *place)
+    from storage.tracking.registry import describe
+
     plain = version.to_plain()
     shown = f"{version.name}/{version.number} {', '.join(plain['aliases'])}".rstrip()
-    show(options, plain, shown)
+    show(options, plain, f"{shown}: {describe(version.tags)}".removesuffix(": "))
 
 
 def _show_history(settings: "Settings", options: argparse.Namespace) -> None:
