@@ -144,12 +144,13 @@ def _names_of_states() -> set[str]:
 
 
 def _unknown_errors(trigger: dict[str, Any]) -> list[str]:
-    """Return errors that a trigger waits for and that are not those of a lost server."""
+    """Return errors that a trigger waits for and that are not those of a lost server or store."""
     import httpx
 
     from flows.engine.server_loss import OF_THE_SERVER
+    from storage.errors import StoreInterrupted
 
-    known = {each.__name__ for each in OF_THE_SERVER}
+    known = {each.__name__ for each in (*OF_THE_SERVER, StoreInterrupted)}
     known |= {name for name, each in vars(httpx).items() if _is_transport_error(each)}
     said = trigger.get("match", {}).get("prefect.state-message", [])
     found = [f"no run ends with {text}" for text in said if not text.startswith(FAILED_WITH)]
