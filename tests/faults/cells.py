@@ -6,11 +6,13 @@ and counts what the store and MLflow have of their cells. Hits of later trials c
 of the time passes with waiting. All sessions of a call share one stack.
 """
 
+import math
 import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -27,6 +29,10 @@ FIRST_GUESS = 25.0
 """Seconds that a run takes, as long as none has ended."""
 PAUSE_BETWEEN_HITS = 20.0
 """A hit that meets all runs comes within so many seconds after the last was mended."""
+MOST_PARENTS = 3
+"""Comparisons in hand below which two more are asked for; their pool has no limit."""
+LONGEST_START = 60.0
+"""A run that is pending for longer waits for the server, and other work is begun meanwhile."""
 PATIENCE = 1500.0
 CELLS_AT_ONCE, FEW = 10, 3
 """Cells that are asked for together; few where a hit meets all, since they are soon hit again."""
@@ -81,6 +87,7 @@ class Session:
 
     def _look(self) -> None:
         """Ask for more work if there is too little, and hit what is due."""
+        self.stack.revive()
         runs = self._runs()
         ended = [run for run in runs if run["state_type"] == "COMPLETED"]
         self.done = {_seed(run) for run in ended}
@@ -90,8 +97,10 @@ class Session:
         wanted = KILL_TRIALS - len(self.victims)
         if wanted <= 0:
             return
-        waiting = [run for run in active if run["run_count"] == 0]
-        if len(runs) >= len(self.asked) and len(waiting) < 2:
+        in_hand = [run for run in active if not _is_stuck(run)]
+        waiting = [run for run in in_hand if run["run_count"] == 0]
+        is_room = len(in_hand) < MOST_PARENTS if self.of_parents else len(waiting) < 2
+        if len(runs) >= len(self.asked) and is_room:
             self._submit(FEW if self.hits_all else min(wanted, CELLS_AT_ONCE))
         for run in active:
             if self._is_due(run, active):
@@ -112,9 +121,12 @@ class Session:
         # Before a run has started there is little time, and it is over when nothing has come of it.
         longest = self.seconds if self.at_state == "RUNNING" else 5.0
         longest = min(longest, PAUSE_BETWEEN_HITS) if self.hits_all else longest
-        start = (run["id"], run["run_count"] if not self.hits_all else len(self.victims))
         now = time.monotonic()
-        return now >= self._due.setdefault(start, now + longest * self.moments.random())
+        return now >= self._due.setdefault(self._start(run), now + longest * self.moments.random())
+
+    def _start(self, run: Run) -> tuple[str, int]:
+        """Return what one hit is aimed at: this start of a run, or all that is under way."""
+        return run["id"], len(self.victims) if self.hits_all else run["run_count"]
 
     def _submit(self, n_cells: int) -> None:
         seeds = [next(_seeds) for _ in range(2 if self.of_parents else n_cells)]
@@ -123,7 +135,9 @@ class Session:
             self.stack.submit(each)
 
     def _hit(self, run: Run, active: list[Run]) -> None:
+        aim = self._start(run)
         if self.hit(self.stack, run, self.moments):
+            self._due[aim] = math.inf  # one that is cut off stands as running for a while
             under_way = ("RUNNING", "PENDING")
             met = [each for each in active if each["state_type"] in under_way]
             self.victims.append({_seed(each) for each in (met if self.hits_all else [run])})
@@ -141,6 +155,14 @@ class Session:
             for run in self._runs()
             if _seed(run) in left
         )
+
+
+def _is_stuck(run: Run) -> bool:
+    """Return whether whoever was to start a run is gone: only the server helps, after minutes."""
+    if run["state_type"] != "PENDING":
+        return False
+    since = datetime.fromisoformat(run["state"]["timestamp"])
+    return (datetime.now(UTC) - since).total_seconds() > LONGEST_START
 
 
 def _seed(run: Run) -> int:

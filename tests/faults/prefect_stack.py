@@ -53,6 +53,7 @@ class PrefectStack:
     ) -> None:
         self.folder, self.port, self.hosts = folder, free_port(), hosts or {}
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._commands: dict[str, tuple[Any, ...]] = {}
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("LSM_", "PREFECT_"))}
         self.environment = {
             **kept,
@@ -111,6 +112,15 @@ class PrefectStack:
             kill_family(process.pid)
         process.kill()
         process.wait()
+
+    def revive(self) -> None:
+        """Start again what has ended by itself.
+
+        Prefect's worker does when a run that it still holds is given to it a second time.
+        """
+        for name, process in list(self.processes.items()):
+            if process.poll() is not None:
+                self._start(name, *self._commands[name])
 
     def process_of(self, run: str) -> int | None:
         """Return the process of a run, the first that it has started."""
@@ -193,6 +203,7 @@ class PrefectStack:
             return False
 
     def _start(self, name: str, *arguments: Any) -> None:
+        self._commands[name] = arguments
         prefix = self.hosts[name].prefix if name in self.hosts else []
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(

@@ -4,6 +4,7 @@ import random
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -57,6 +58,43 @@ def test_trials_are_counted_and_continued(tmp_path: Path) -> None:
     assert kept_promises(shown) == {}
     good = Tally(tried=2, day="2026-11-18")
     assert kept_promises(page([fault], {"bad luck": good})) == {"bad luck": good}
+
+
+class OneRun:
+    """A stack with one cell, which stands as running for three looks after it was hit."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+        self.seeds: list[int] = []
+
+    def revive(self) -> None: ...
+
+    def submit(self, seeds: list[int]) -> None:
+        self.seeds = self.seeds or seeds[:1]
+
+    def runs(self, _flow: str) -> list[cells.Run]:
+        self.looks += 1
+        state = "RUNNING" if self.looks < 4 else "COMPLETED"
+        run = {"id": "one", "state_type": state, "run_count": 1, "total_run_time": 1.0}
+        return [{**run, "parameters": {"seed": seed}, "state": {}} for seed in self.seeds]
+
+    def count(self, _seed: int) -> Outcome:
+        return Outcome()
+
+
+def test_a_start_of_a_run_is_hit_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    hits = []
+
+    def hit(*_given: object) -> bool:
+        hits.append(stack.looks)
+        return True
+
+    monkeypatch.setattr(cells.time, "sleep", lambda _seconds: None)
+    stack = OneRun()
+    session = cells.Session(cast(Any, stack), hit, seconds=0.0)
+    session._submit(1)
+    assert session.trial(random.Random(0), tmp_path) == Outcome()
+    assert hits == [1]
 
 
 def test_there_are_twelve_faults_and_twenty_trials_of_every_kill() -> None:
