@@ -29,7 +29,7 @@ from prefect.client.schemas.filters import (
     TaskRunFilterStateType,
     TaskRunFilterSubFlowRuns,
 )
-from prefect.client.schemas.objects import FlowRun, StateType
+from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.context import FlowRunContext
 from prefect.deployments import run_deployment
 from prefect.states import AwaitingRetry, Cancelling
@@ -206,9 +206,7 @@ class Pool:
             return None
         if result := self._result(cell):
             return result
-        if _comes_back(run):
-            if datetime.now(UTC) - run.state.timestamp > COMES_BACK_WITHIN:
-                client.set_flow_run_state(run.id, AwaitingRetry(message="It comes back."))
+        if _comes_back(run) and (_is_young(run.state) or _bring_back(client, run)):
             return None
         if run.state.type == StateType.CANCELLED and not _is_ours(client, run):
             return CANCELLED_WITH_ANOTHER
@@ -226,6 +224,20 @@ def _comes_back(run: FlowRun) -> bool:
     crashed = run.state.type == StateType.CRASHED
     lost = run.state.type == StateType.FAILED and tells_loss(run.state.message)
     return (crashed or lost) and run.run_count < MOST_STARTS
+
+
+def _is_young(state: State) -> bool:
+    """Return whether the automation has still time."""
+    return datetime.now(UTC) - state.timestamp <= COMES_BACK_WITHIN
+
+
+def _bring_back(client: SyncPrefectClient, run: FlowRun) -> bool:
+    """Schedule a run again, unless it has ended too often: before its start it is not counted."""
+    ended = (StateType.CRASHED, StateType.FAILED)
+    times = sum(state.type in ended for state in client.read_flow_run_states(run.id))
+    if times < MOST_STARTS:
+        client.set_flow_run_state(run.id, AwaitingRetry(message="It comes back."))
+    return times < MOST_STARTS
 
 
 def cell_tag(cell: "BoundExperiment") -> str:

@@ -9,6 +9,7 @@ of the time passes with waiting. All sessions of a call share one stack.
 import math
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -69,6 +70,8 @@ class Session:
     """That a run takes."""
     _due: dict[tuple[str, int], float] = field(default_factory=dict)
     _next: float = 0.0
+    _early: Counter[str] = field(default_factory=Counter)
+    """How often each run was hit when it was about to start."""
 
     def trial(self, _moments: random.Random, _own: Path) -> Outcome:
         """Return what was lost and doubled by the next hit, when all that it met has ended."""
@@ -118,6 +121,8 @@ class Session:
         met = [each for each in active if each["state_type"] == "RUNNING"]
         if any(each["run_count"] >= MOST_STARTS for each in (met if self.hits_all else [run])):
             return False
+        if any(self._early[each] >= MOST_STARTS - 1 for each in self._about()):
+            return False
         # Before a run has started there is little time, and it is over when nothing has come of it.
         longest = self.seconds if self.at_state == "RUNNING" else 5.0
         longest = min(longest, PAUSE_BETWEEN_HITS) if self.hits_all else longest
@@ -128,6 +133,13 @@ class Session:
         """Return what one hit is aimed at: this start of a run, or all that is under way."""
         return run["id"], len(self.victims) if self.hits_all else run["run_count"]
 
+    def _about(self) -> list[str]:
+        """Return the runs that a hit of all meets before their start, which is not counted then."""
+        if not self.hits_all:
+            return []
+        runs = [*self.stack.runs("train"), *self.stack.runs("cell")]
+        return [run["id"] for run in runs if run["state_type"] == "PENDING"]
+
     def _submit(self, n_cells: int) -> None:
         seeds = [next(_seeds) for _ in range(2 if self.of_parents else n_cells)]
         self.asked |= set(seeds)
@@ -135,9 +147,10 @@ class Session:
             self.stack.submit(each)
 
     def _hit(self, run: Run, active: list[Run]) -> None:
-        aim = self._start(run)
+        aim, about = self._start(run), self._about()
         if self.hit(self.stack, run, self.moments):
             self._due[aim] = math.inf  # one that is cut off stands as running for a while
+            self._early.update(about)
             under_way = ("RUNNING", "PENDING")
             met = [each for each in active if each["state_type"] in under_way]
             self.victims.append({_seed(each) for each in (met if self.hits_all else [run])})

@@ -29,6 +29,7 @@ class Server:
 
     def __init__(self) -> None:
         self.runs: dict[UUID, FlowRun] = {}
+        self.states: dict[UUID, list[State]] = {}
         self.results: dict[str, Result] = {}
         self.is_away = False
         self.variables: dict[str, Any] = {}
@@ -66,6 +67,10 @@ class Server:
         state = State(type=kind, name=kind.value.title(), message=message, timestamp=at)
         changes = {"state": state, "state_type": kind, "run_count": starts}
         self.runs[run] = self.runs[run].model_copy(update=changes)
+        self.states.setdefault(run, []).append(state)
+
+    def read_flow_run_states(self, run: UUID) -> list[State]:
+        return self.states[run]
 
     def read_flow_runs(self, flow_run_filter: Any, limit: int, offset: int = 0) -> list[FlowRun]:
         if self.is_away:
@@ -159,6 +164,18 @@ def test_a_crashed_run_whose_event_was_lost_is_brought_back_by_its_parent(server
     server.set_state(run, StateType.CRASHED, starts=1, hours=0.1)
     assert pool.ended(None) == []
     assert server.runs[run].state_type == StateType.SCHEDULED
+
+
+def test_a_run_that_dies_before_its_start_again_and_again_is_given_up(server: Server) -> None:
+    pool, _ = submitted(["lsm"])
+    (run,) = server.runs
+    for _ in range(2):
+        server.set_state(run, StateType.CRASHED, starts=0, hours=0.1)
+        assert pool.ended(None) == []
+        assert server.runs[run].state_type == StateType.SCHEDULED
+    server.set_state(run, StateType.CRASHED, starts=0, hours=0.1)
+    ((_, outcome),) = pool.ended(None)
+    assert "ended as Crashed" in str(outcome)
 
 
 @pytest.mark.parametrize(
