@@ -116,9 +116,9 @@ def at_grid(config: ModelConfig, trained: tuple[int, ...], space: tuple[int, ...
     wanted = [padding * new / old for old, new in zip(trained, space, strict=True)]
     if max(wanted) - min(wanted) > 1:
         raise ValueError(
-            f"{model_name(config)} is padded by {padding} points on {_times(trained)} points, which "
-            f"is not one number on {_times(space)}; ask it on a grid that is finer by the same "
-            "factor along all axes"
+            f"{model_name(config)} is padded by {padding} points on a grid of {_times(trained)}, "
+            f"which is no one number on {_times(space)}; ask it on a grid that is finer by the "
+            "same factor along all axes"
         )
     return replace(config, padding=round(sum(wanted) / len(wanted)))  # type: ignore[call-arg]
 

@@ -35,7 +35,9 @@ def test_fields_of_what_pyvista_brings_stand_where_pyvista_has_them(path: Path) 
     mesh, arrays = pv.read(path), open_arrays(path)
     held = {"point": mesh.point_data, "cell": mesh.cell_data, "": mesh.field_data}
     wanted = {
-        (name, place, np.shape(data[name])) for place, data in held.items() for name in data.keys()
+        (name, place, np.shape(values))
+        for place, data in held.items()
+        for name, values in data.items()
     }
     fields = {name: arrays[name] for name in arrays if "@" not in name and name not in "xyz"}
     assert {(name, array.place, array.shape) for name, array in fields.items()} == wanted
