@@ -197,6 +197,7 @@ def _challenge(
     try:
         _, result = retraining.champion_run(benchmark, root, uri, league)
         base = retraining.champion_experiment(benchmark, root, uri, league)
+        retraining.require_comparable(base)
         known = retraining.known_profile(result, base, root)
         if dataset is not None:
             with translated(ValueError, into=BadInput):
@@ -214,7 +215,10 @@ def _challenge(
         if planned is None:
             return Challenge(notes=tuple(notes))
         planned = retraining.within(planned, base, max_samples, root)
-    except (retraining.NoChampion, retraining.NoMoreSeeds, retraining.BudgetSpent) as error:
+    except (
+        *(retraining.NoChampion, retraining.NoMoreSeeds),
+        *(retraining.BudgetSpent, retraining.TooFewTests),
+    ) as error:
         return Challenge(notes=(*notes, str(error)))
     before = {each.digest for each in retraining.added_of(base.data)}
     new = [each for each in retraining.added_of(planned.data) if each.digest not in before]

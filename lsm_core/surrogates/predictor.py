@@ -104,6 +104,25 @@ def at_shape(config: ModelConfig, state: Mapping[str, Tensor], shape: ProblemSha
     return model
 
 
+def at_grid(config: ModelConfig, trained: tuple[int, ...], space: tuple[int, ...]) -> ModelConfig:
+    """Return the settings of a model on another grid: padding is the same part of every axis.
+
+    In points it would be another part, and the waves of its Fourier layers would have lengths that
+    were never trained. On its own grid nothing changes.
+    """
+    padding = getattr(config, "padding", 0)
+    if not padding:
+        return config
+    wanted = [padding * new / old for old, new in zip(trained, space, strict=True)]
+    if max(wanted) - min(wanted) > 1:
+        raise ValueError(
+            f"{model_name(config)} is padded by {padding} points on a grid of {_times(trained)}, "
+            f"which is no one number on {_times(space)}; ask it on a grid that is finer by the "
+            "same factor along all axes"
+        )
+    return replace(config, padding=round(sum(wanted) / len(wanted)))  # type: ignore[call-arg]
+
+
 def _size(tensor: Tensor | None) -> str:
     return "absent" if tensor is None else "x".join(map(str, tensor.shape)) or "one number"
 
@@ -173,7 +192,8 @@ class Predictor:
         is_rollout = self.model.n_steps > 1
         prefix = "model.model." if is_rollout else "model."
         own = {n.removeprefix(prefix): v for n, v in self.weights.items() if n.startswith(prefix)}
-        operator = at_shape(self.model.model, own, self.model.at(grid).shape)
+        config = at_grid(self.model.model, tuple(self.model.grid.values()), space)
+        operator = at_shape(config, own, self.model.at(grid).shape)
         if is_rollout:
             operator = Rollout(operator, self.model.n_steps)
         return Surrogate(operator, inputs, outputs).eval()

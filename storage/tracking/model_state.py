@@ -47,7 +47,7 @@ def champion_alias(league: str) -> str:
 
 
 REFERENCE = re.compile(
-    r"(?P<name>(pde|lsm)-[a-z_]+)(@(?P<alias>[a-z]+(-[a-z]+)*)|/(?P<number>[1-9][0-9]*))"
+    r"(?P<name>(pde|lsm)-[a-z][a-z0-9_-]*)(@(?P<alias>[a-z]+(-[a-z]+)*)|/(?P<number>[1-9][0-9]*))"
 )
 """How a version is named: by an alias or by its number."""
 

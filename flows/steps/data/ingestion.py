@@ -9,7 +9,7 @@ keep_problem(job)                                   verify, mark complete, give 
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -221,7 +221,9 @@ def _problem(samples: FileSamples, places: Sequence[Place]) -> GivenProblem:
     if not any(axis in declaration.space for v in declaration.variables for axis in v.whole_axes):
         raise BadInput("no variable has values at points; positions or a field are needed")
     variables = sorted(declaration.variables, key=lambda v: _rank(v, declaration))
-    arrays = [_variable(samples, v, first, sizes, most) for v in variables if v.role != "volume"]
+    arrays = _with_own_axes(
+        [_variable(samples, v, first, sizes, most) for v in variables if v.role != "volume"]
+    )
     if len(counts) > 1 or declaration.with_role("volume"):
         arrays.append(
             Variable(
@@ -294,6 +296,23 @@ def _variable(
         unit=stored_unit(samples.unit_of(declared), declared.factor),
         description="",
     )
+
+
+def _with_own_axes(variables: Sequence[Variable]) -> list[Variable]:
+    """Return the variables with axes renamed that have the name of one of another size.
+
+    A name has one size in a dataset, or xarray does not open it.
+    """
+    sizes: dict[str, int] = {}
+    named = []
+    for variable in variables:
+        dims = tuple(
+            axis if sizes.setdefault(axis, size) == size else f"{variable.name}_{axis}"
+            for axis, size in zip(variable.dims, variable.shape, strict=True)
+        )
+        sizes |= dict(zip(dims, variable.shape, strict=True))
+        named.append(replace(variable, dims=dims))
+    return named
 
 
 def stored_unit(unit: str, factor: float) -> str:

@@ -98,7 +98,7 @@ def _out_paths(files: Sequence[Path], source: Path, out: Path) -> dict[Path, Pat
                     f"{to} has the ending {to.suffix}, in which no mesh can be written; take one "
                     f"of {', '.join(WRITABLE)}"
                 )
-        elif not (is_own and (format_of(path).is_sample or to.suffix == ".pt")):
+        elif not (is_own and (format_of(path).is_sample or to.suffix in (".pt", ".npy"))):
             require_writable_kind(to)
         if to.exists() and path.exists() and to.samefile(path):
             raise BadInput(f"{to} is the file that is read; give another name")
@@ -136,7 +136,8 @@ class _Job:
         self.packaged, self.declaration = packaged, declaration
         self.model = packaged.predictor.model
         self.declared = {_stored(v): v for v in declaration.variables}
-        held = set(arrays_in(files[0]))
+        whole = files[:1] if declaration.each_file_is_a_sample else files
+        held = {name for path in whole for name in arrays_in(path)}
         known = (*declaration.with_role("target"), *declaration.with_role("volume"))
         self.has_truth = all(name in held for v in known for name in v.arrays)
         left_out: tuple[Any, ...] = () if self.has_truth else ("target", "volume")
@@ -219,12 +220,16 @@ class _Job:
             else:
                 write_with_columns(path, to, fields)
             return
-        held = {name: np.asarray(array[...]) for name, array in arrays_in(path).items()}
         order = sorted(samples, key=lambda each: each.row)
-        held |= {
+        predicted = {
             f"{n}{PREDICTED}": np.stack([each.fields[n] for each in order])
             for n in samples[0].fields
         }
+        if to.suffix.lower() == ".npy":
+            _write_npy(to, predicted)
+            return
+        held = {name: np.asarray(array[...]) for name, array in arrays_in(path).items()}
+        held |= predicted
         if to.suffix == ".pt":
             _write_torch(to, held)
             return
@@ -305,6 +310,16 @@ def _last_channel(values: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
 
 def _plain(name: str) -> str:
     return name.replace("/", "_")
+
+
+def _write_npy(to: Path, arrays: Arrays) -> None:
+    """Write files of one array each, beside each other, by the names of the arrays."""
+    import io
+
+    for name, values in arrays.items():
+        buffer = io.BytesIO()
+        np.save(buffer, values)
+        Location.parse(str(to.with_name(f"{name}.npy"))).write_bytes(buffer.getvalue())
 
 
 def _write_torch(to: Path, arrays: Arrays) -> None:

@@ -30,6 +30,7 @@ from storage.location import Location
 from storage.tracking.model_state import Change, ModelVersion, league_of
 from storage.tracking.registry import ModelRegistry, registered_name
 
+LEAST_TESTS = 2
 RUN_TAG = "retrained_by"
 """The tag of a version that says which run of the flow has made it."""
 NOTES_TAG = "noted"
@@ -44,6 +45,10 @@ class NoChampion(BadInput):
 
 class NoMoreSeeds(BadInput):
     """The samples of a champion come from files, which no seed continues."""
+
+
+class TooFewTests(BadInput):
+    """Two models cannot be compared on the test samples that there are."""
 
 
 class BudgetSpent(BadInput):
@@ -75,6 +80,16 @@ def champion_experiment(
             n_train = max(n_train, n_own)
     data = extended(replace(experiment.data, n_train=n_train), tuple(added.values()))
     return replace(experiment, data=data)
+
+
+def require_comparable(experiment: Experiment) -> None:
+    """Raise TooFewTests if a challenger could not be judged, before it is trained."""
+    n_test = experiment.data.split_sizes["test"]
+    if n_test < LEAST_TESTS:
+        raise TooFewTests(
+            f"{experiment.data.benchmark.name} has {n_test} test sample, and two models are "
+            f"compared on {LEAST_TESTS} at least; ingest more samples, or test on more (--split)"
+        )
 
 
 def champion_run(

@@ -126,21 +126,6 @@ def test_an_openfoam_case_has_its_fields_in_cells_at_all_times(tmp_path: Path) -
     assert tmp_path / "case" / "0.5" / "p" in companions(control)
 
 
-def test_what_pyvista_brings_is_listed_right() -> None:
-    from pyvista import examples
-
-    beam = open_arrays(Path(examples.hexbeamfile))
-    uniform = open_arrays(Path(examples.uniformfile))
-    rectilinear = open_arrays(Path(examples.rectfile))
-    assert (beam["sample_point_scalars"].shape, beam["sample_cell_scalars"].shape) == ((99,), (40,))
-    assert uniform["Spatial Point Data"].place == "point"
-    assert uniform["Spatial Cell Data"].place == "cell"
-    assert (rectilinear["Random Data"].shape, rectilinear["Random Data"].place) == (
-        (16146,),
-        "cell",
-    )
-
-
 def test_a_mesh_goes_out_as_it_came_with_fields_added(tmp_path: Path) -> None:
     source = square(tmp_path / "a.vtu")
     fields = {"v": np.arange(25.0), "w": np.ones((32, 3)), "drag": np.array([0.5])}

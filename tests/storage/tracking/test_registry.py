@@ -136,6 +136,8 @@ def test_what_is_not_there_is_said_with_what_is(database: str, tmp_path: Path) -
     for missing in ("pde-pipe@champion", "pde-pipe/7"):
         with pytest.raises(NoSuchModel, match=f"no {missing} in the registry .* found pde-pipe/1"):
             registry.find(missing)
+    registry.record.add("pde-mesh-2_b", {"identity": "own"})
+    assert registry.find("pde-mesh-2_b/1").tags["identity"] == "own"
     with pytest.raises(NoSuchModel, match="expected something like pde-darcy@champion"):
         registry.find("pipe")
     with pytest.raises(ValueError, match="an alias is one of champion, challenger"):

@@ -145,6 +145,9 @@ def test_nodes_and_components_stored_as_one_axis_are_told_apart(tmp_path: Path) 
     stored = open_dataset(job.location).part("train", ["snapshots"])[0]["snapshots"]
     assert np.allclose(stored, values[job.order[0].row].T)
     assert job.problem.same_points
+    opened = open_dataset(job.location).to_xarray()
+    assert dict(opened["snapshots"].sizes) == {"sample": 9, "point": 14, "component": 2}
+    assert dict(opened["params"].sizes) == {"sample": 9, "params_component": 4}
 
 
 def test_frames_that_go_on_from_the_input_are_a_rollout(tmp_path: Path) -> None:

@@ -173,6 +173,37 @@ def test_new_meshes_in_a_watched_folder_extend_the_data(plates: Any, tmp_path: P
     assert (part[WEIGHT] > 0).any(1).all()
 
 
+def test_arrays_in_files_of_their_own_are_answered_by_one_beside_them(tmp_path: Path) -> None:
+    folder, random = tmp_path / "arrays", np.random.default_rng(0)
+    folder.mkdir()
+    snapshots = random.random((20, 2, 14))
+    np.save(folder / "snapshots.npy", snapshots.reshape(20, 28))
+    np.save(folder / "coords.npy", random.random((2, 14)))
+    np.save(folder / "params.npy", random.random((20, 3)))
+    root, files = Location.parse(str(tmp_path / "store")), files_of([folder])
+    job = plan_ingestion(guessed("arrays", files, Wishes(targets=("snapshots",))), files, root)
+    for index in job.begin():
+        job.ingest_block(index)
+    keep_problem(job, root)
+    made = cell("smoke", problem_named("arrays", root), "pod_rbf")
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    place = Workplace(
+        root=root,
+        dataset=location_of(made.data, root),
+        tracking_uri=uri,
+        study="benchmark",
+        n_threads=1,
+    )
+    train(made, place, lambda message: None)
+    done = predict_file(made.identity, folder, Outputs(fields=tmp_path / "out"), root, uri)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["snapshots_predicted.npy"]
+    predicted = np.load(tmp_path / "out" / "snapshots_predicted.npy")
+    assert predicted.shape == (20, 14, 2)
+    truth = np.moveaxis(snapshots, 1, 2)
+    off = [np.linalg.norm(p - t) / np.linalg.norm(t) for p, t in zip(predicted, truth, strict=True)]
+    assert np.allclose(done["rel_l2"], off, rtol=1e-4)
+
+
 def test_no_seed_makes_a_sample_of_what_was_given(
     plates: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -23,7 +23,9 @@ from flows.steps.models.judgement import (
 from flows.steps.models.registration import register_run
 from flows.steps.models.retraining import (
     NoChampion,
+    TooFewTests,
     champion_experiment,
+    require_comparable,
     with_dataset,
     with_files,
     with_more_seeds,
@@ -509,3 +511,10 @@ def test_a_larger_preset_has_a_champion_of_its_own_which_is_the_champion(
     assert registry.find(f"{NAME}@champion").number == number
     assert registry.find(f"{NAME}@champion-smoke").number == small.number
     assert registry.client.get_registered_model(NAME).aliases["champion-quick"] == str(number)
+
+
+def test_one_test_sample_is_too_few_to_judge_by_and_said_before_training() -> None:
+    made = cell("burgers", "fno")
+    require_comparable(replace(made, data=replace(made.data, n_test=2)))
+    with pytest.raises(TooFewTests, match="burgers has 1 test sample, and two models are compared"):
+        require_comparable(replace(made, data=replace(made.data, n_test=1)))
