@@ -15,6 +15,7 @@ from lsm_core.models.lsm_ablations import ablations, component_ablations, sweeps
 from lsm_core.models.lsm_ours import LsmOursConfig
 from lsm_core.models.point_cloud import PointCloudConfig
 from lsm_core.names import BenchmarkName, ModelName, PresetName
+from lsm_core.surrogates.predictor import at_grid
 from lsm_core.training.fine_tuning import EVERYTHING
 
 FRACTIONS = (0.2, 0.4, 0.6, 0.8, 1.0)
@@ -213,6 +214,9 @@ def darcy_zero_shot(preset: PresetName, seed: int, *, models: Sequence[ModelName
             asked = replace(
                 coarse,
                 data=data,
+                model=at_grid(
+                    coarse.model, coarse.benchmark.shape.space, data.benchmark.shape.space
+                ),
                 training=replace(coarse.training, updates=0),
                 start=Start(source=coarse, frozen=(EVERYTHING,)),
             )

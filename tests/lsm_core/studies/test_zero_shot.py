@@ -45,6 +45,12 @@ def test_the_grids_are_those_of_the_study_and_the_samples_are_the_same() -> None
     assert set(LATER_MODELS) < default
 
 
+def test_waves_keep_the_lengths_that_were_trained() -> None:
+    cells = study_cells("zero-shot-darcy", "quick", [0], ["fno"])
+    padding = [getattr(cell.experiment.model, "padding", None) for cell in cells]
+    assert padding == [8, 16, 39]  # eight of 43 points
+
+
 @pytest.mark.parametrize("model", [*LATER_MODELS, "fno", "lsm", "lsm_ours"])
 def test_the_weights_that_are_asked_are_those_that_were_trained(model) -> None:
     coarse, finer, _ = (
