@@ -227,6 +227,12 @@ def _add_training(verbs: Verbs) -> None:
     train.add_argument("--batch-size", type=_positive)
     train.add_argument("--accumulation", type=_positive, metavar="N", help="parts of a batch")
     train.add_argument("--learning-rate", type=float)
+    train.add_argument(
+        "--shuffle-bytes",
+        type=_positive,
+        metavar="N",
+        help="window in which larger sets are shuffled, at most LSM_MEMORY; 1 GiB",
+    )
     train.add_argument("--selection", choices=("last", "best_validation", "best_test"))
     train.add_argument("--ranks", type=_positive, default=1, help="processes that train together")
     bench = _add(verbs, "benchmark", training.benchmark, PRESET, OFFICIAL, *COMPUTING)

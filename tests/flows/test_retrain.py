@@ -81,7 +81,7 @@ os._exit(0)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("kind", ["npz", "vtu"])
 def test_own_files_in_a_watched_folder_are_a_challenger_of_their_champion(
     kind: str, tmp_path: Path

@@ -191,7 +191,7 @@ def make_flow_parameters(folder: Path) -> None:
         "prepare": {**names, "resolutions": [64], "official": False, "mirrors": [], "stride": 2},
         "train": {
             **names,
-            **{"models": ["lsm"], "seeds": [0], "suite": "train", "threads": 1, "ranks": 1},
+            **{"models": ["lsm"], "seeds": [0], "threads": 1, "ranks": 1},
             **{"source": "darcy", "training": training, "frozen": ["lift"]},
         },
         "retrain": {
