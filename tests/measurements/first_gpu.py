@@ -52,7 +52,7 @@ def measure(
     chosen = choose_device(device)
     shape = ProblemShape(space=(size, size), n_inputs=1, n_outputs=1)
     config = replace(TrainingConfig(schedule="constant"), **ways)
-    built = trial._on_device(build_model(form_config(model, form), shape), config, chosen)
+    built = trial._on_device(build_model(form_config(model, form), shape), config, chosen, shape)
     state = start_training(built, config, n_batches=1)
     fields = Fields(torch.rand(1, size, size, 1), torch.rand(1, size, size, 1)).to(chosen)
     repeats = N_REPEATS if chosen.type == "cuda" else 3

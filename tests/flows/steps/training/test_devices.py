@@ -4,14 +4,22 @@ import os
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from flows.errors import BadInput
+from flows.steps.training.cells import bind
 from flows.steps.training.devices import Slot, choose_device, joined_ranks, slots
 from flows.steps.training.isolation import Report, run_isolated
+from flows.steps.training.run import train
+from flows.steps.training.workplace import Workplace
+from lsm_core.experiments import presets
+from lsm_core.experiments.experiment import BoundExperiment
+from storage.location import Location
+from tests.flows.steps.data.generation import generated
 
 GPUS = [str(number) for number in range(8)]
 
@@ -136,3 +144,51 @@ def test_processes_at_once_are_told_a_gpu_each(
 
     with ThreadPoolExecutor(len(found)) as at_once:
         assert sorted(at_once.map(run, found)) == own
+
+
+def small_cell(seed: int) -> BoundExperiment:
+    made = presets.experiment("smoke", "burgers", "fno", seed)
+    benchmark = replace(made.data.benchmark, resolution=32, solver_points=64, solver_steps=20)
+    return bind(replace(made, data=replace(made.data, benchmark=benchmark)))
+
+
+def train_beside_others(
+    cell: BoundExperiment, place: Workplace, folder: str, n_others: int, report: Report
+) -> tuple[str | None, float]:
+    """Return which GPUs this process sees, and the error of what it trains beside the others."""
+    seen = see_and_wait(folder, n_others, report)
+    return seen, train(cell, place, report).error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("outer", "own"), [(None, GPUS), ("2,5", ["2", "5"])])
+def test_as_many_cells_as_gpus_train_at_once(
+    outer: str | None, own: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if outer is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", outer)
+    cells = [small_cell(seed) for seed in range(len(own))]
+    root, together = Location.parse(str(tmp_path / "store")), tmp_path / "together"
+    together.mkdir()
+    dataset = generated(cells[0].data, root).location
+
+    def run(cell: BoundExperiment, slot: Slot) -> tuple[str | None, float]:
+        on_cpu = Workplace(
+            root=root,
+            dataset=dataset,
+            tracking_uri=f"sqlite:///{tmp_path}/{slot.visible}.db",
+            study="benchmark",
+            n_threads=1,
+            slot=replace(slot, device="cpu"),
+        )
+        environment = slot.environment
+        return run_isolated(
+            train_beside_others, cell, on_cpu, str(together), len(own), environment=environment
+        )
+
+    found = slots("auto", n_cells=24, n_workers=64)
+    with ThreadPoolExecutor(len(own)) as at_once:
+        results = list(at_once.map(run, cells, found))
+    assert [seen for seen, _ in results] == own
+    assert len({error for _, error in results}) == len(own)
+    assert all(0 < error < 1 for _, error in results)

@@ -34,7 +34,27 @@ def test_its_gradients_are_right_for_own_and_for_shared_coefficients():
             )
 
 
-def test_many_tokens_are_worked_on_in_parts():
+def test_it_is_the_same_for_any_number_of_threads():
+    inputs = parameters(4, n_rows=300)
+    results = []
+    before = torch.get_num_threads()
+    for n_threads in (1, 3):
+        torch.set_num_threads(n_threads)
+        series = series_by_angle_addition(*inputs, 0.3, 0)
+        results.append([series, *torch.autograd.grad(series.sum(), inputs)])
+    torch.set_num_threads(before)
+    for alone, together in zip(*results, strict=True):
+        assert torch.equal(alone, together)
+
+
+def test_a_number_that_is_none_stays_one():
+    tokens, sines, cosines = parameters(4, n_rows=5)
+    tokens.data[1, 2, 3] = torch.nan
+    series = series_by_angle_addition(tokens, sines, cosines, 0.3, 0)
+    assert torch.equal(series.isnan(), tokens.isnan())
+
+
+def test_many_tokens_are_worked_on_in_blocks():
     torch.manual_seed(0)
     tokens = torch.randn(40_000, 4)
     sines, cosines = torch.randn(2, 4, 12)
