@@ -120,7 +120,7 @@ def at_grid(config: ModelConfig, trained: tuple[int, ...], space: tuple[int, ...
             f"which is no one number on {_times(space)}; ask it on a grid that is finer by the "
             "same factor along all axes"
         )
-    return replace(config, padding=round(sum(wanted) / len(wanted)))  # type: ignore[call-arg]
+    return replace(config, padding=round(sum(wanted) / len(wanted)))
 
 
 def _size(tensor: Tensor | None) -> str:
