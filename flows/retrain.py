@@ -216,8 +216,10 @@ def _challenge(
             return Challenge(notes=tuple(notes))
         planned = retraining.within(planned, base, max_samples, root)
     except (
-        *(retraining.NoChampion, retraining.NoMoreSeeds),
-        *(retraining.BudgetSpent, retraining.TooFewTests),
+        retraining.NoChampion,
+        retraining.NoMoreSeeds,
+        retraining.BudgetSpent,
+        retraining.TooFewTests,
     ) as error:
         return Challenge(notes=(*notes, str(error)))
     before = {each.digest for each in retraining.added_of(base.data)}

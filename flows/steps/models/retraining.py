@@ -31,6 +31,7 @@ from storage.tracking.model_state import Change, ModelVersion, league_of
 from storage.tracking.registry import ModelRegistry, registered_name
 
 LEAST_TESTS = 2
+"""Samples that two models can be compared on: of one there is no deviation."""
 RUN_TAG = "retrained_by"
 """The tag of a version that says which run of the flow has made it."""
 NOTES_TAG = "noted"
