@@ -35,6 +35,7 @@ ModelName = Literal[
     "mean_field",
     "last_frame",
     "ridge",
+    "pod_nn",
     "pod_rbf",
 ]
 """A model's name is that of its file in `lsm_core/models`."""

@@ -89,7 +89,7 @@ class ModelEntry:
     model that starts with the same answer everywhere, whose gradient is small, it keeps it there.
     """
     is_fitted: bool = False
-    """Whether its weights are computed from the samples (`FittedModel`), without training."""
+    """Whether its weights are computed from the samples (`FittedModel`), outside of the recipe."""
     recipes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """How its authors train it, by benchmark: what differs from the LSM paper's training, for the
     presets `paper` and `release`. Scales of fields are those of the benchmark."""

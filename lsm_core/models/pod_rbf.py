@@ -5,7 +5,8 @@ are interpolated between those of inputs,
 
     b(u) = sum over samples j of w_j exp(-|c(a) - c(a_j)|^2 / s^2),    (Phi + penalty I) w = b
 
-Width s and penalty are those of a few with which samples are best predicted from the others.
+Width s and penalty are those of a few with which samples are best predicted from the others, the
+rounding of large weights that cancel included: wide functions have such weights.
 """
 
 from dataclasses import dataclass
@@ -77,9 +78,7 @@ class PodRbf(FittedModel):
         distances = squared_distances(places, places)
         median = float(distances[distances > 0].median().sqrt()) if distances.any() else 1.0
         tried = {
-            (width, penalty): leave_one_out(
-                (-distances / (width * median) ** 2).exp(), penalty, wanted
-            )
+            (width, penalty): self._tried(places, width * median, penalty, wanted)
             for width, penalty in product(WIDTHS, PENALTIES)
         }
         best = min(tried, key=lambda choice: tried[choice][0])
@@ -91,12 +90,33 @@ class PodRbf(FittedModel):
         assign(self.output_modes, directions.T)
         assign(self.output_mean, output_mean)
 
+    def _tried(
+        self,
+        places: Float[Tensor, "samples mode"],
+        reach: float,
+        penalty: float,
+        wanted: Float[Tensor, "samples told"],
+    ) -> tuple[float, Float[Tensor, "samples told"]]:
+        """Return the error that is to be expected at other samples, and the weights."""
+        kernel = radial(places, places, reach)
+        error, weights = leave_one_out(kernel, penalty, wanted)
+        kept, rounded = (each.to(self.weights.dtype) for each in (places, weights))
+        off = radial(kept, kept, reach) @ rounded - kernel @ weights
+        return error + float(off.norm() / wanted.norm().clamp_min(1e-30)), weights
+
     def forward(self, field: Inputs) -> Outputs:
         """Return the predicted fields."""
         places = (field.flatten(1) - self.input_mean) @ self.input_modes
-        kernel = (-squared_distances(places, self.centres) / self.reach.square()).exp()
+        kernel = radial(places, self.centres, self.reach)
         fields = kernel @ self.weights @ self.output_modes + self.output_mean
         return fields.view(-1, *self.result)
+
+
+def radial(
+    some: Float[Tensor, "some mode"], others: Float[Tensor, "others mode"], reach: Tensor | float
+) -> Float[Tensor, "some others"]:
+    """Return the radial function of all points of two sets."""
+    return (-squared_distances(some, others) / reach**2).exp()
 
 
 def squared_distances(

@@ -14,6 +14,7 @@ from lsm_core.models.lsm import release_form
 from lsm_core.models.lsm_ours import LsmOursConfig
 from lsm_core.models.mean_field import MeanFieldConfig
 from lsm_core.models.mwt import MwtConfig
+from lsm_core.models.pod_nn import PodNnConfig
 from lsm_core.models.pod_rbf import PodRbfConfig
 from lsm_core.models.resnet import ResnetConfig
 from lsm_core.models.ridge import RidgeConfig
@@ -53,6 +54,7 @@ SMALL: dict[ModelName, GridModelConfig] = {
     "last_frame": LastFrameConfig(),
     "ridge": RidgeConfig(width=4),
     "pod_rbf": PodRbfConfig(width=4, n_input_modes=3, n_centres=6),
+    "pod_nn": PodNnConfig(width=6, n_layers=2, n_input_modes=3, n_output_modes=4, n_steps=20),
     "flare": FlareConfig(
         width=8, n_layers=2, n_heads=2, n_latents=5, n_hidden_layers=1, n_outer_layers=1
     ),

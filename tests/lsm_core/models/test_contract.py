@@ -27,6 +27,7 @@ TIED_TO_THE_GRID: dict[ModelName, str] = {
     "mean_field": "mean",
     "ridge": "coefficients",
     "pod_rbf": "input_mean",
+    "pod_nn": "input_mean",
 }
 """The models that cannot change their resolution, with the weight that ties them to a grid."""
 

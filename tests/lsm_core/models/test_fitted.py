@@ -9,6 +9,7 @@ from lsm_core.experiments.presets import experiment
 from lsm_core.experiments.trial import Trial
 from lsm_core.models.catalogue import MODELS, build_model
 from lsm_core.models.fitted import leave_one_out, principal_directions
+from lsm_core.models.pod_nn import PodNnConfig
 from lsm_core.models.pod_rbf import PodRbfConfig
 from lsm_core.models.ridge import RidgeConfig
 from lsm_core.problems.shape import ProblemShape
@@ -99,6 +100,43 @@ def test_radial_functions_go_through_the_samples_and_between_them():
     with torch.no_grad():
         assert relative(model(inputs[:150]), targets[:150]) < 1e-2
         assert relative(model(inputs[150:]), targets[150:]) < 1e-2
+
+
+def parameters_of_a_body(n_samples=300):
+    """Return five numbers of each sample, the same at all points, and what smoothly follows."""
+    generator = torch.Generator().manual_seed(3)
+    code = torch.rand(n_samples, 5, generator=generator)
+    shares = torch.linspace(0, 1, 15).view(5, 3)
+    phase = 2 * code[:, :3].sum(1).view(-1, 1, 1)
+    field = torch.sin(phase + 3 * shares) * (1 + (code[:, 3] * code[:, 4]).view(-1, 1, 1))
+    return code[:, None, None, :].expand(-1, 5, 3, 5), field[..., None]
+
+
+def test_weights_that_cancel_are_not_taken_where_float32_cannot_hold_them():
+    inputs, targets = parameters_of_a_body()
+    torch.manual_seed(0)
+    model = build_model(PodRbfConfig(), ProblemShape(space=(5, 3), n_inputs=5, n_outputs=1))
+    model.fit(in_parts((inputs[:250], targets[:250])))
+    with torch.no_grad():
+        in_float32 = model.eval()(inputs[250:])
+        exactly = model.double()(inputs[250:].double())
+    assert relative(in_float32, targets[250:]) < 0.02
+    assert relative(in_float32.double(), exactly) < 1e-3
+
+
+def test_a_network_between_principal_directions_learns_what_parameters_do():
+    inputs, targets = parameters_of_a_body()
+    shape = ProblemShape(space=(5, 3), n_inputs=5, n_outputs=1)
+    torch.manual_seed(0)
+    model = build_model(PodNnConfig(width=64, n_steps=1500), shape)
+    model.fit(in_parts((inputs[:250], targets[:250])))
+    with torch.no_grad():
+        found = model.eval()(inputs[250:])
+    assert relative(found, targets[250:]) < 0.03
+    ridge = build_model(RidgeConfig(), shape)
+    ridge.fit(in_parts((inputs[:250], targets[:250])))
+    with torch.no_grad():
+        assert relative(found, targets[250:]) < 0.25 * relative(ridge(inputs[250:]), targets[250:])
 
 
 def test_leaving_one_out_is_what_it_says():
