@@ -1,7 +1,5 @@
 """Data that nobody here made, brought as a stranger would; what is not at hand is said."""
 
-import hashlib
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,25 +10,14 @@ from flows.steps.data.file_arrays import files_of
 from flows.steps.data.guessing import Wishes, guessed
 from flows.steps.data.ingestion import Ingestion, plan_ingestion
 from storage.location import Location
-
-OUTSIDE = Path(__file__).parents[5] / "shared" / "data" / "outside"
-HASHES = {
-    "darcy_train_16.pt": "0be662ac",
-    "darcy_test_16.pt": "d2b19af9",
-    "burgers_train_16.pt": "d12335ad",
-    "burgers_test_16.pt": "70bb1591",
-    "holed_poisson.pt": "1fda41d1",
-}
+from tests.outside_data import beside, of_smithers
 
 
 def outside(*names: str) -> list[Path]:
-    paths = [OUTSIDE / name for name in names]
-    for path in paths:
-        if not path.exists():
-            pytest.skip(f"{path.name} is not in ../shared/data/outside")
-        found = hashlib.sha256(path.read_bytes()).hexdigest()
-        assert found.startswith(HASHES[path.name])
-    return paths
+    paths = [beside(name) for name in names]
+    if None in paths:
+        pytest.skip(f"{' or '.join(names)} is not in ../shared/data/outside")
+    return [path for path in paths if path]
 
 
 def brought(tmp_path: Path, files: list[Path], **wishes: Any) -> Ingestion:
@@ -63,10 +50,9 @@ def test_the_holed_plate_of_pina_has_nodes_that_move(tmp_path: Path) -> None:
 
 
 def test_the_elastic_block_of_smithers_has_eleven_parameters(tmp_path: Path) -> None:
-    found = find_spec("smithers")
-    if found is None or not found.submodule_search_locations:
-        pytest.skip("the package smithers, which carries the elastic block, is not installed")
-    folder = Path(found.submodule_search_locations[0]) / "dataset" / "datasets" / "elastic_block"
+    folder = of_smithers("elastic_block")
+    if folder is None:
+        pytest.skip("`python -m tests.outside_data` brings the elastic block; it was not called")
     job = brought(tmp_path, [folder], targets=("snapshots",))
     assert job.problem.same_points
     assert {v.name: v.shape for v in job.problem.arrays} == {
