@@ -142,7 +142,8 @@ def updates_of(result: Result) -> int:
 
 def flags_of(result: Result) -> tuple[str, ...]:
     """Return what of a run's protocol its error has to be read with."""
-    training: Mapping[str, Any] = result.settings["training"]
+    # Classical models are not trained, whatever the protocol says, and predict all frames at once.
+    training: Mapping[str, Any] = result.settings["training"] if result.epochs else {}
     model: Mapping[str, Any] = result.settings["model"]
     if result.model == SOLVER:
         own, network = model["seconds_a_sample"], model["network_seconds_a_sample"]
@@ -152,13 +153,12 @@ def flags_of(result: Result) -> tuple[str, ...]:
         return (f"solver at {model['settings']}", times, *slower)
     steps = sum(name.startswith("rel_l2_step_") for name in result.test)
     found = {
-        # Classical models predict all frames at once.
         "rollout": steps > 1 and result.epochs and not training.get("teacher_forcing"),
         "teacher forcing": training.get("teacher_forcing"),
         "derivative loss": training.get("derivative_weight"),
         "EMA": training.get("averaging"),
         "clip": training.get("gradient_clip"),
-        "no decay": not training.get("weight_decay", 1) and result.epochs,
+        "no decay": not training.get("weight_decay", 1),
         "fitted": not result.epochs,
         "latent grid": "body" in model,
         "fine-tuned": result.source,
