@@ -174,11 +174,11 @@ def _require_free(port: int) -> None:
 
 def serve(options: argparse.Namespace) -> None:
     """Serve the champion of a problem over HTTP, whoever it is, until it is interrupted."""
-    import subprocess
     import tempfile
 
     from flows.errors import BadInput, CellsFailed
     from flows.settings import current_settings
+    from flows.stack.services import run_server
     from flows.steps.models.serving import serving_command, serving_environment, write_following
     from storage.errors import NoSuchModel
     from storage.tracking.store import absolute
@@ -195,9 +195,9 @@ def serve(options: argparse.Namespace) -> None:
         print(
             f"{reference} answers at http://{options.host}:{options.port}/invocations", flush=True
         )
-        ended = subprocess.run(command, env=dict(serving_environment(uri)), check=False)
-    if ended.returncode:
-        raise CellsFailed(f"the server ended with code {ended.returncode}")
+        code = run_server(command, serving_environment(uri))
+    if code:
+        raise CellsFailed(f"the server ended with code {code}")
 
 
 def registry(options: argparse.Namespace) -> None:

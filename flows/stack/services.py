@@ -224,6 +224,21 @@ def _end_with_parent() -> None:
     ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGTERM)
 
 
+def run_server(command: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run a server in the foreground, return its exit code; it ends when this process does.
+
+    Asked to end by SIGTERM, as by an init system, this process ends the server first.
+    """
+    tie = _end_with_parent if sys.platform == "linux" else None
+    server = psutil.Popen(command, env=dict(environment), preexec_fn=tie)  # no thread runs yet
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        return int(server.wait())
+    finally:
+        stop_process(server)
+        signal.signal(signal.SIGTERM, before)
+
+
 def wait_until_healthy(url: str, process: psutil.Process, log: Path) -> None:
     """Return when a URL answers; ServiceFailed, with the log's place, if it does not come up."""
     deadline = time.monotonic() + START_SECONDS

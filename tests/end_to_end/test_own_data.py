@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -60,6 +61,8 @@ def test_the_tutorial_leads_from_files_to_a_served_model(tmp_path: Path) -> None
     finally:
         server.terminate()
         server.wait()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", int(serve[-1])))
 
 
 def _asked(address: str, server: "subprocess.Popen[bytes]") -> dict[str, object]:

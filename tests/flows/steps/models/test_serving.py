@@ -14,7 +14,7 @@ import pytest
 
 from flows.engine.own_server import free_port
 from flows.errors import BadInput
-from flows.stack.services import start_service, stop_process
+from flows.stack.services import stop_process
 from flows.steps.models.champions import champion_history, promote, rollback
 from flows.steps.models.packaging import trained_run
 from flows.steps.models.registration import register_run
@@ -74,9 +74,7 @@ def test_the_served_model_follows_the_champion_and_its_answer_names_the_version(
     runs, port = registered(root, uri, 2), free_port()
     folder = write_following("pde-burgers@champion", tmp_path / "model", root, uri, seconds=0.5)
     command = serving_command(folder, "127.0.0.1", port)
-    server = start_service(
-        command, tmp_path / "log", dict(serving_environment(uri)), ends_with_parent=True
-    )
+    server = psutil.Popen(command, env=dict(serving_environment(uri)))
     inputs = {"initial": random_samples(cell("burgers", **SMALL).data.benchmark, 9)["initial"]}
     expected = [trained_run(run, root).predictor(inputs)["final"] for run in runs]
 
@@ -101,8 +99,7 @@ def test_the_served_model_follows_the_champion_and_its_answer_names_the_version(
         rollback("burgers", "it was not", root, uri)
         follows(1)
     finally:
-        stop_process(psutil.Process(server.pid))
-        server.wait()
+        stop_process(server)
 
 
 def wait_for(asked: Callable[[], Any]) -> Any:
