@@ -47,6 +47,7 @@ def test_the_first_epochs_are_those_that_were_stored(model):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)  # a Transolver takes some minutes on a quiet machine, others seconds
 @pytest.mark.parametrize(("benchmark", "model"), CELLS)
 def test_every_model_learns_every_problem(benchmark, model):
     check(benchmark, model)
