@@ -3,6 +3,7 @@ import torch
 from torch.nn import functional
 
 from lsm_core.layers.convolution import convolve
+from lsm_core.layers.kernels import convolution
 from lsm_core.layers.kernels.convolution import convolve_prepared
 from lsm_core.layers.padding import wrap
 
@@ -17,8 +18,8 @@ def plainly_convolved(field, weight, bias, boundary):
     return PLAIN[n_dims](image, weight, bias).movedim(1, -1)
 
 
-def value_and_gradients(convolution, inputs, boundary):
-    result = convolution(*inputs, boundary)
+def value_and_gradients(convolved, inputs, boundary):
+    result = convolved(*inputs, boundary)
     return [result, *torch.autograd.grad((result**3).sum(), inputs)]
 
 
@@ -52,6 +53,24 @@ def test_values_and_gradients_are_those_of_torch(space, n_inputs, n_outputs, bou
     expected = value_and_gradients(plainly_convolved, (field, weight, bias), boundary)
     for ours, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-11, atol=1e-11 * theirs.abs().max().item())
+
+
+@pytest.mark.parametrize("narrow", [True, False])
+@pytest.mark.parametrize("boundary", ["zero", "circular"])
+@pytest.mark.parametrize(("space", "n_inputs", "n_outputs"), SIZES[-4:])
+def test_the_form_for_any_processor_gives_the_same_in_float32(
+    space, n_inputs, n_outputs, boundary, narrow, monkeypatch
+):
+    monkeypatch.setattr(convolution, "has_narrow_products", lambda: narrow)
+    torch.manual_seed(0)
+    field = torch.randn(2, *space, n_inputs, requires_grad=True)
+    weight = torch.randn(n_outputs, n_inputs, *[3] * len(space), requires_grad=True)
+    bias = torch.randn(n_outputs, requires_grad=True)
+    exact = [each.detach().double().requires_grad_() for each in (field, weight, bias)]
+    found = value_and_gradients(convolve, (field, weight, bias), boundary)
+    expected = value_and_gradients(plainly_convolved, exact, boundary)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert (ours - theirs).norm() < 1e-5 * theirs.norm()
 
 
 def test_gradients_reach_what_the_field_is_prepared_from():
