@@ -44,7 +44,7 @@ def predict(options: argparse.Namespace) -> None:
     if done["rel_l2"]:
         mean = sum(done["rel_l2"]) / len(done["rel_l2"])
         lines.append(f"mean relative L2 error against the targets in the file: {mean:.5f}")
-    lines += _trust_lines(done["trust"])
+    lines += _trust_lines(done["trust"], done.get("reasons", []))
     show(options, done, "\n".join(lines))
 
 
@@ -95,7 +95,7 @@ def _predict_seed(options: argparse.Namespace, settings: "Settings") -> None:
         model = time.perf_counter() - began
     lines = [f"sample {options.seed} of {problem.name} by {done['model']}: {done['fields']}"]
     lines += [f"wrote {path}" for path in (done["plot"], *done["vtk"]) if path]
-    lines += _trust_lines(done["trust"])
+    lines += _trust_lines(done["trust"], done["reasons"])
     if options.check:
         done |= {"solver_seconds": solver, "model_seconds": model}
         lines.append(
@@ -105,8 +105,10 @@ def _predict_seed(options: argparse.Namespace, settings: "Settings") -> None:
     show(options, done, "\n".join(lines))
 
 
-def _trust_lines(trust: dict[str, Any] | None) -> list[str]:
+def _trust_lines(trust: dict[str, Any] | None, reasons: list[str]) -> list[str]:
     """Return what is thought of predictions, in words."""
+    if reasons:
+        return [f"do not trust this model here: {reason}" for reason in reasons]
     if trust is None:
         return ["expected error: not known, this model is not calibrated on such a grid"]
     errors, strange = trust["expected_error"], trust["is_strange"]

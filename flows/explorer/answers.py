@@ -107,7 +107,7 @@ class Answers:
             seconds = time.perf_counter() - began
             fields, opinion = packaged.predictor.with_opinion(batch, packaged.trust)
         guess = {name: values[0] for name, values in fields.items()}
-        reasons = hidden_changes(packaged.benchmark, asked)
+        reasons = hidden_changes(packaged.benchmark, question.changes)
         if opinion is not None and opinion.is_strange[0]:
             reasons.append("the input is unlike the training samples")
         trust = packaged.trust

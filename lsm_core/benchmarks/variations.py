@@ -4,8 +4,9 @@ A surrogate answers at once; a solver takes seconds. So that a sample can be cha
 while it changes, its inputs are drawn here by the problem's own functions and not solved for.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from math import isclose
 from typing import Any
 
 import numpy as np
@@ -115,13 +116,14 @@ def varied(problem: Benchmark, changes: dict[str, float]) -> Benchmark:
     return replace(problem, **changes)
 
 
-def hidden_changes(trained: Benchmark, asked: Benchmark) -> list[str]:
-    """Return, in a sentence each, what was changed that the input of a model does not show."""
+def hidden_changes(trained: Benchmark, said: Mapping[str, float]) -> list[str]:
+    """Return, in a sentence each, which parameters differ that the input of a model hides."""
     return [
         f"it was trained at {knob.label} {getattr(trained, knob.name):g} alone, and its input does "
-        f"not show that this is {getattr(asked, knob.name):g}"
+        f"not show that this is {said[knob.name]:g}"
         for knob in KNOBS.get(trained.name, ())
-        if not knob.shows and getattr(trained, knob.name) != getattr(asked, knob.name)
+        if not knob.shows
+        and not isclose(said.get(knob.name, known := getattr(trained, knob.name)), known)
     ]
 
 

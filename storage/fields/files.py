@@ -9,7 +9,7 @@ written as version 5: all programs that know these formats read them.
 """
 
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from math import prod
@@ -53,6 +53,8 @@ class Format:
     arrays: Callable[[Path], Openers]
     """The arrays of a file by name, each opened when it is asked for."""
     write: Callable[[Path, "xr.Dataset"], None] | None = None
+    attributes: Callable[[Path], Mapping[str, Any]] | None = None
+    """What a file says of all that it holds."""
     is_sample: bool = False
     """Whether a file is one sample: points are its rows, and there is no axis of samples."""
     is_mesh: bool = False
@@ -94,6 +96,22 @@ def read_fields(path: Path, names: Iterable[str]) -> Arrays:
             )
     with _refusing_damage(path):
         return {name: np.asarray(openers[name]()[...]) for name in names}
+
+
+def said_numbers(path: Path, names: Iterable[str]) -> dict[str, float]:
+    """Return what a file says of parameters: an array of one value, or an attribute of the whole.
+
+    A dataset that was generated says them as the parameters of its problem.
+    """
+    openers, attributes = _openers(path), format_of(path).attributes
+    with _refusing_damage(path):
+        said = dict(attributes(path)) if attributes else {}
+        for name in openers.keys() & set(names):
+            array = openers[name]()
+            if prod(array.shape) == 1:
+                said[name] = np.asarray(array[...]).item()
+    found = {name: np.ravel(said[name]) for name in names if name in said}
+    return {k: float(v[0]) for k, v in found.items() if len(v) == 1 and v.dtype.kind in "fiu"}
 
 
 def _guarded(path: Path, array: FieldArray) -> Callable[[Any], Array]:
@@ -238,6 +256,13 @@ def _hdf5_arrays(path: Path) -> Openers:
     return {name: lambda name=name: _hdf5_array(path, name) for name in found}  # type: ignore[misc]
 
 
+def _hdf5_attributes(path: Path) -> dict[str, Any]:
+    import h5py
+
+    with h5py.File(path, "r") as file:
+        return dict(file.attrs)
+
+
 def _hdf5_array(path: Path, name: str) -> FieldArray:
     import h5py
 
@@ -251,10 +276,22 @@ def _hdf5_array(path: Path, name: str) -> FieldArray:
         return FieldArray(dataset.shape, dataset.dtype, read, chunks=dataset.chunks, unit=unit)
 
 
-def _netcdf_arrays(path: Path) -> Openers:
+def _is_netcdf_4(path: Path) -> bool:
     with path.open("rb") as opened:
-        is_version_4 = opened.read(len(_HDF)) == _HDF
-    if is_version_4:
+        return opened.read(len(_HDF)) == _HDF
+
+
+def _netcdf_attributes(path: Path) -> dict[str, Any]:
+    if _is_netcdf_4(path):
+        return _hdf5_attributes(path)
+    import xarray as xr
+
+    with xr.open_dataset(path, engine="scipy", decode_times=False) as dataset:
+        return {str(name): value for name, value in dataset.attrs.items()}
+
+
+def _netcdf_arrays(path: Path) -> Openers:
+    if _is_netcdf_4(path):
         return _hdf5_arrays(path)
     import xarray as xr  # with pandas, which takes a second
 
@@ -301,6 +338,15 @@ def _zarr_arrays(path: Path) -> Openers:
     return {name: lambda name=name: opened(name) for name in sorted(group.array_keys())}  # type: ignore[misc]
 
 
+def _zarr_attributes(path: Path) -> dict[str, Any]:
+    import zarr
+
+    own = dict(zarr.open_group(path, mode="r", use_consolidated=False).attrs)
+    provenance = own.get("provenance")
+    parameters = provenance.get("parameters") if isinstance(provenance, dict) else None
+    return {**parameters, **own} if isinstance(parameters, dict) else own
+
+
 def _write_npz(path: Path, content: "xr.Dataset") -> None:
     with path.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **_arrays(content))
@@ -342,14 +388,14 @@ def _write_zarr(path: Path, content: "xr.Dataset") -> None:
 
 MESH = Format(mesh_arrays, is_sample=True, is_mesh=True)
 FORMATS = {
-    ".zarr": Format(_zarr_arrays, _write_zarr),
-    ".nc": Format(_netcdf_arrays, _write_netcdf),
+    ".zarr": Format(_zarr_arrays, _write_zarr, _zarr_attributes),
+    ".nc": Format(_netcdf_arrays, _write_netcdf, _netcdf_attributes),
     ".npz": Format(_npz_arrays, _write_npz),
     ".mat": Format(_mat_arrays, _write_mat),
     ".npy": Format(_npy_arrays),
     ".cas.h5": MESH,  # before .h5, as which it ends, too
-    ".h5": Format(_hdf5_arrays, _write_hdf5),
-    ".hdf5": Format(_hdf5_arrays, _write_hdf5),
+    ".h5": Format(_hdf5_arrays, _write_hdf5, _hdf5_attributes),
+    ".hdf5": Format(_hdf5_arrays, _write_hdf5, _hdf5_attributes),
     ".pt": Format(torch_arrays),
     ".csv": Format(csv_arrays, is_sample=True),
     ".txt": Format(comsol_arrays, is_sample=True),

@@ -14,7 +14,13 @@ from safetensors.numpy import save
 
 from storage.datasets.reader import open_dataset
 from storage.errors import StorageError
-from storage.fields.files import open_arrays, read_fields, variable_names, write_fields
+from storage.fields.files import (
+    open_arrays,
+    read_fields,
+    said_numbers,
+    variable_names,
+    write_fields,
+)
 from storage.location import Location
 from storage.official.download import FileRecord, read_record
 from storage.official.files import as_dask, open_array
@@ -286,7 +292,8 @@ def make_netcdf4(folder: Path) -> None:
 
 def read_a_field_file(folder: Path) -> Any:
     (path,) = folder.glob("f.*")
-    return variable_names(path), read_fields(path, ["pressure", "x"])
+    said = said_numbers(path, ["pressure", "x", "model"])
+    return said, variable_names(path), read_fields(path, ["pressure", "x"])
 
 
 def make_pt(folder: Path) -> None:

@@ -21,6 +21,7 @@ from flows.steps.models.request import run_named
 from flows.steps.models.shipped import open_shipped, shipped_names
 from lsm_core.benchmarks.benchmark import Benchmark
 from lsm_core.benchmarks.given import GivenProblem
+from lsm_core.benchmarks.variations import KNOBS, hidden_changes
 from lsm_core.names import MODEL_TITLES
 from lsm_core.problems.panel import Panel
 from lsm_core.surrogates.predictor import TrainedModel
@@ -31,6 +32,7 @@ from storage.fields.files import (
     format_of,
     read_fields,
     require_writable_kind,
+    said_numbers,
     variable_names,
     write_arrays,
     write_fields,
@@ -67,8 +69,9 @@ def predict_file(
 
     `model` is the identity of a run or the beginning of one, a registered model such as
     `pde-darcy@champion`, or a model folder. Where the file has the true targets, too, the
-    relative error of every sample is told. Files like those that a problem was brought in, or a
-    folder of them, are written as they came, with fields added.
+    relative error of every sample is told, and where it says a parameter that the model was trained
+    at another value of, that as a reason not to trust it. Files like those that a problem was
+    brought in, or a folder of them, are written as they came, with fields added.
     """
     try:
         outputs.require_pictures()
@@ -84,6 +87,9 @@ def predict_file(
         require_writable_kind(outputs.fields)
         given = _given(source, packaged.predictor.model)
         predicted, opinion = packaged.predictor.with_opinion(given, packaged.trust)
+        reasons = _hidden_changes(packaged.benchmark, source)
+        if opinion is not None and reasons:
+            opinion = replace(opinion, is_strange=np.ones_like(opinion.is_strange))
         prediction = _Prediction(packaged, given, predicted, opinion)
         prediction.write_fields(outputs.fields, model)
     except (FieldFileInvalid, NoSuchModel) as error:
@@ -103,6 +109,7 @@ def predict_file(
         "vtk": [str(path) for path in prediction.write_vtk(outputs.vtk)] if outputs.vtk else [],
         "rel_l2": prediction.errors,
         "trust": prediction.trust,
+        "reasons": reasons,
     }
 
 
@@ -139,6 +146,12 @@ def _given(source: Path, model: TrainedModel) -> Arrays:
     if all(values.ndim == n_axes[name] for name, values in arrays.items()):
         return {name: values[None] for name, values in arrays.items()}
     return arrays
+
+
+def _hidden_changes(trained: Benchmark, source: Path) -> list[str]:
+    """Return what a file says of itself that sets it apart and that no model sees."""
+    names = [knob.name for knob in KNOBS.get(trained.name, ()) if not knob.shows]
+    return hidden_changes(trained, said_numbers(source, names)) if names else []
 
 
 def _errors(given: Arrays, predicted: Arrays) -> list[float] | None:

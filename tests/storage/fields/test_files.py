@@ -5,6 +5,7 @@ import h5py
 import numpy as np
 import pytest
 import xarray as xr
+import zarr
 
 from flows.cli.main import parser
 from storage.errors import StorageError
@@ -13,6 +14,7 @@ from storage.fields.files import (
     FieldFileInvalid,
     Format,
     read_fields,
+    said_numbers,
     variable_names,
     write_fields,
 )
@@ -51,6 +53,30 @@ def test_labelled_kinds_say_what_the_numbers_mean(ending: str, tmp_path: Path) -
         assert dataset["pressure"].attrs == {"units": "Pa", "long_name": "of the fluid"}
         assert dataset.attrs["model"] == "lsm-darcy/1"
         assert np.array_equal(dataset["y"], np.linspace(0, 2, 4))
+
+
+@pytest.mark.parametrize("ending", [".zarr", ".nc", ".npz", ".mat"])
+def test_a_file_says_numbers_of_itself(ending: str, tmp_path: Path) -> None:
+    path = tmp_path / f"fields{ending}"
+    write_fields(path, content().assign(viscosity=((), 0.01)))
+    assert said_numbers(path, ["viscosity", "pressure", "mach"]) == {"viscosity": 0.01}
+    if FORMATS[ending].attributes:
+        path = tmp_path / f"other{ending}"
+        write_fields(path, content().assign_attrs(mach=0.8, viscosity="thin", x=[1.0, 2.0]))
+        assert said_numbers(path, ["viscosity", "mach", "x"]) == {"mach": 0.8}
+
+
+def test_a_generated_dataset_says_the_parameters_of_its_problem(tmp_path: Path) -> None:
+    group = zarr.open_group(tmp_path / "made.zarr", mode="w")
+    group.attrs["provenance"] = {"kind": "generated", "parameters": {"viscosity": 0.02}}
+    assert said_numbers(tmp_path / "made.zarr", ["viscosity"]) == {"viscosity": 0.02}
+
+
+def test_an_hdf5_file_says_its_attributes(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "made.h5", "w") as file:
+        file["x"] = np.arange(3.0)
+        file.attrs["viscosity"] = np.array([0.03])
+    assert said_numbers(tmp_path / "made.h5", ["viscosity", "x"]) == {"viscosity": 0.03}
 
 
 def test_netcdf_4_is_read_with_its_scales_and_gaps(tmp_path: Path) -> None:

@@ -64,6 +64,22 @@ def test_a_prediction_says_what_to_expect(
     assert kept["final"].shape == (6, 64)
 
 
+def test_a_file_that_says_another_viscosity_is_not_trusted(
+    run: TrainedRun, dataset: Dataset, root: Location, tmp_path: Path
+) -> None:
+    usual = dataset.part("test", ["initial"])[:3]
+    said = {}
+    for viscosity in (0.1, 0.01):
+        np.savez(tmp_path / "given.npz", viscosity=viscosity, **usual)
+        outputs = Outputs(fields=tmp_path / "predicted.npz")
+        told = predict_file(run.result.identity, tmp_path / "given.npz", outputs, root, "unused")
+        said[viscosity] = told["reasons"], all(np.load(outputs.fields)["is_strange"])
+    assert said[0.1] == ([], False)
+    (reason,), is_strange = said[0.01]
+    assert reason.startswith("it was trained at viscosity 0.1 alone")
+    assert is_strange
+
+
 def test_another_grid_has_no_expected_error(
     run: TrainedRun, root: Location, tmp_path: Path
 ) -> None:
