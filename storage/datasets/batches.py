@@ -93,6 +93,7 @@ class Batches:
             for start in range(0, n_full, size):
                 yield _take(arrays, order[start : start + size])
             n_rest, rest = len(order) - n_full, _take(arrays, order[n_full:])
+            del arrays  # before the next pool is waited for, while the one after it is read
         if n_rest:
             yield rest
 
@@ -132,6 +133,7 @@ class Batches:
                 if following is not None:
                     coming = ahead.submit(self._read, following, readers, size)
                 yield pool, arrays
+                del arrays
 
     def _read(self, pool: _Pool, readers: ThreadPoolExecutor, n_free: int) -> Arrays:
         """Return the samples of a pool after some free rows, each block read by one slice."""
