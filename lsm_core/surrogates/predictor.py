@@ -54,9 +54,11 @@ class TrainedModel:
     @property
     def grid(self) -> dict[str, int]:
         """Return the number of points along each axis of space in training."""
-        fields = (_sizes(v) for v in (*self.targets, *self.inputs))
-        sizes = next(sizes for sizes in fields if all(axis in sizes for axis in self.space))
-        return {axis: sizes[axis] for axis in self.space}
+        for variable in (*self.targets, *self.inputs):
+            sizes = _sizes(variable)
+            if all(axis in sizes for axis in self.space):
+                return {axis: sizes[axis] for axis in self.space}
+        raise ValueError(f"no variable of {self.benchmark} has all axes {', '.join(self.space)}")
 
     def at(self, grid: Mapping[str, int]) -> "TrainedModel":
         """Return the same with the variables on another grid."""

@@ -66,3 +66,9 @@ def test_only_padding_changes_with_the_grid_and_only_on_another() -> None:
     assert at_grid(LsmOursConfig(), (8, 8), (16, 16)) == LsmOursConfig()
     with pytest.raises(ValueError, match="finer by the same factor along all axes"):
         at_grid(PADDED, (8, 8), (16, 8))
+
+
+def test_a_model_whose_variables_lack_its_axes_is_refused_in_a_sentence() -> None:
+    model = replace(predictor_of(PADDED, 8).model, space=("x", "z"))
+    with pytest.raises(ValueError, match="no variable of mine has all axes x, z"):
+        model.grid  # noqa: B018 - the property itself refuses
