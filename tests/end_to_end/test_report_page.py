@@ -12,7 +12,7 @@ from flows.steps.reports.page import write_report
 from flows.steps.reports.results import keep_cost, keep_outcomes
 from flows.steps.training import run as training
 from flows.steps.training.cells import bind, cell
-from flows.steps.training.workplace import Workplace
+from flows.steps.training.workplace import Slot, Workplace
 from lsm_core.experiments.experiment import BoundExperiment
 from lsm_core.result import Result
 from lsm_core.studies.catalogue import study_cells
@@ -24,7 +24,7 @@ from tests.lsm_core.reporting.test_efficiency import cost
 
 SCREENS = [(1280, 800), (390, 844)]
 
-FIGURES = """[...document.querySelectorAll('figure')].map(figure => ({
+FIGURES = """[...document.querySelectorAll('figure:not(.table)')].map(figure => ({
     caption: figure.querySelector('figcaption')?.textContent ?? '',
     axes: figure.querySelectorAll('svg [id*="-axes_"]').length,
     names: [...figure.querySelectorAll('svg [id*="axis-name"]')].map(e => e.textContent.trim()),
@@ -98,7 +98,7 @@ def trained(
         study=study,
         setting=setting,
         n_threads=1,
-        device="cpu",
+        slot=Slot("cpu"),
     )
     return training.train(experiment, place, lambda message: None)
 
