@@ -3,7 +3,9 @@
     .venv/bin/python -m infra.box STORE [--preset night] [--model lsm_ours] [PROBLEM ...]
 
 Each problem's run with the least validation error becomes `flows/box/PROBLEM.safetensors`. It is
-calibrated on samples of new seeds, which the solver makes: minutes on a quiet machine.
+calibrated on samples of new seeds and measured on others, which the solver makes: a minute or two a
+problem on a quiet machine, half an hour for plasticity. With a thousand of each, the coverage that
+is seen lies within 2.7 % of what is stated for all but one model in twenty.
 """
 
 import argparse
@@ -24,7 +26,7 @@ def main() -> int:
     wanted = options.problems or sorted(found)
     effort = Effort(
         n_calibration=options.samples,
-        n_held_out=options.samples // 2,
+        n_held_out=options.held_out,
         seconds=options.seconds,
     )
     if not wanted:
@@ -57,8 +59,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("problems", nargs="*", metavar="PROBLEM")
     parser.add_argument("--preset", default="night")
     parser.add_argument("--model", default="lsm_ours")
-    parser.add_argument("--samples", type=int, default=400, help="to calibrate on; half to measure")
-    parser.add_argument("--seconds", type=float, default=300.0, help="for each of the two")
+    parser.add_argument("--samples", type=int, default=1000, help="to calibrate on")
+    parser.add_argument("--held-out", type=int, default=1000, help="to measure on")
+    parser.add_argument("--seconds", type=float, default=900.0, help="for each of the two")
     parser.add_argument("--out", type=Path, default=BOX)
     return parser.parse_intermixed_args()
 

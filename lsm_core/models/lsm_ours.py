@@ -16,16 +16,15 @@ is not:
   neighbour of its first in every layer;
 - coarse points are the middles of the cells that they stand for, on the way down and up;
 - at the two finest scales the tokens are the lowest waves of the field, each with a map of its own:
-  far more points there than attention is worth its time for. With these waves the model learns as
-  fast as an FNO and bears its rates; without them neither. On periodic problems they are the layer
-  of an FNO itself. Elsewhere they are added: the field that has ends is no sum of waves, and what
-  stands between them would be lost.
+  far more points there than attention is worth its time for. Two such blocks on the way down and
+  two on the way up at the finest scale, one and one at the next, all of them residual and nearly
+  nothing at first: not added to the field, or of full size at first, they take twice the error
+  (`tests/measurements/results/residual_waves.md`).
 """
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import pi
-from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -44,21 +43,22 @@ from lsm_core.layers.residual_block import (
     ResidualBlock,
     doubled,
     normalized,
+    normalized_channels,
 )
 from lsm_core.layers.shapes import Field, Inputs, Outputs
 from lsm_core.models.entry import ModelEntry, Task
 from lsm_core.problems.shape import ProblemShape
 
-Waves = Literal["added", "mapped"]
-N_WAVE_SCALES = 2
-"""Scales whose tokens are waves, finest first; all others have tokens by attention."""
+WAVE_BLOCKS = (2, 1)
+"""On the way down and again on the way up, at the finest scales; all others have tokens by
+attention."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LsmOursConfig:
     """Everything that can be chosen about it.
 
-    The channels are `width` times 1, 2, 4, 8, 8, ... from the finest scale on.
+    The channels are `width` times 1, 1, 2, 4, 8, 8, ... from the finest scale on.
     """
 
     width: int = 16
@@ -67,9 +67,8 @@ class LsmOursConfig:
     """Of each scale that has tokens by attention; 0 for none."""
     n_basis: int = 24
     n_waves: int = 12
-    """Waves along each axis, of both signs, at the two finest scales; 0 for none."""
-    waves: Waves = "added"
-    """Whether what the waves say is added to the field, or takes its place."""
+    """Waves along each axis, of both signs, at the finest scale, and half as many at the next; 0
+    for none."""
     head_width: int = 64
     normalization: ChannelNormalization = "instance"
     boundary: Boundary = "zero"
@@ -86,7 +85,7 @@ class LsmOursConfig:
     @property
     def widths(self) -> tuple[int, ...]:
         """Return the channels of every scale, finest first."""
-        return tuple(self.width * min(2**scale, 8) for scale in range(self.n_scales))
+        return tuple(self.width * min(2 ** max(0, n - 1), 8) for n in range(self.n_scales))
 
 
 class LatentSpectralBlock(nn.Module):
@@ -139,25 +138,32 @@ class LatentSpectralBlock(nn.Module):
 class WaveBlock(nn.Module):
     """The lowest waves of a field as its tokens, each with a map R of its own.
 
-    With F to the modes up to `n_waves` along every axis:
+    With h the normalised field and F to its modes up to `n_waves` along every axis:
 
-        added:   y = x + gelu(W F^-1 R F x)
-        mapped:  y = gelu(F^-1 R F x + W x)
+        y = x + gelu(F^-1 R F h + W h)
     """
 
-    def __init__(self, config: LsmOursConfig, n_dims: int, width: int) -> None:
+    def __init__(
+        self, n_dims: int, width: int, n_waves: int, normalization: ChannelNormalization
+    ) -> None:
         super().__init__()
-        self.is_added = config.waves == "added"
-        self.spectral = SpectralResampling(width, width, (config.n_waves,) * n_dims)
+        self.normalization = normalization
+        self.spectral = SpectralResampling(width, width, (n_waves,) * n_dims)
+        self.spectral.weight.data *= BRANCH
         self.mixed = nn.Linear(width, width)
-        if self.is_added:
-            self.spectral.weight.data *= BRANCH
 
     def forward(self, field: Field) -> Field:
         """Return the field and what its waves say."""
-        if self.is_added:
-            return field + functional.gelu(self.mixed(self.spectral(field)))
-        return functional.gelu(self.spectral(field) + self.mixed(field))
+        prepared = field if self.normalization == "none" else normalized_channels(field)
+        return field + functional.gelu(self.spectral(prepared) + self.mixed(prepared))
+
+
+def wave_blocks(config: LsmOursConfig, n_dims: int, scale: int) -> nn.Sequential:
+    """Return the blocks of waves of a scale, for one of the two ways; none at coarse ones."""
+    n_blocks = WAVE_BLOCKS[scale] if config.n_waves and scale < len(WAVE_BLOCKS) else 0
+    n_waves = max(1, config.n_waves // 2**scale)
+    ways = config.widths[scale], n_waves, config.normalization
+    return nn.Sequential(*(WaveBlock(n_dims, *ways) for _ in range(n_blocks)))
 
 
 class LsmOurs(nn.Module):
@@ -184,19 +190,16 @@ class LsmOurs(nn.Module):
         self.down = nn.ModuleList(ResidualBlock(n_dims, width, *ways) for width in widths[1:])
         self.solve = nn.ModuleList(
             LatentSpectralBlock(config, width)
-            if config.n_tokens and scale >= N_WAVE_SCALES
+            if config.n_tokens and scale >= len(WAVE_BLOCKS)
             else nn.Identity()
             for scale, width in enumerate(widths[1:], start=1)
         )
         self.refine = nn.ModuleList(nn.Linear(b, a) for a, b in pairwise(widths))
         self.up = nn.ModuleList(ResidualBlock(n_dims, width, *ways) for width in widths[:-1])
-        self.waves = nn.ModuleList(
-            WaveBlock(config, n_dims, width)
-            if config.n_waves and scale < N_WAVE_SCALES
-            else nn.Identity()
-            for scale, width in enumerate(widths)
+        self.waves_down, self.waves_up = (
+            nn.ModuleList(wave_blocks(config, n_dims, scale) for scale in range(n_scales))
+            for n_scales in (len(widths), len(widths) - 1)
         )
-        self.last_waves = WaveBlock(config, n_dims, widths[0]) if config.n_waves else nn.Identity()
         self.head = Head(widths[0], config.head_width, shape.n_outputs)
 
     def forward(self, field: Inputs) -> Outputs:
@@ -208,7 +211,7 @@ class LsmOurs(nn.Module):
 
     def solved_scales(self, finest: Field) -> list[Tensor]:
         """Return the features of every scale after their solving process, by waves or by tokens."""
-        first, *others = self.waves
+        first, *others = self.waves_down
         scales = [first(finest)]
         blocks = zip(self.coarsen, self.down, self.solve, others, strict=True)
         for coarsen, block, solve, waves in blocks:
@@ -216,12 +219,12 @@ class LsmOurs(nn.Module):
         return scales
 
     def merged(self, scales: list[Tensor]) -> Tensor:
-        """Return the finest scale with every coarser one merged into it, and its last waves."""
+        """Return the finest scale with every coarser one merged into it, solved by waves again."""
         *finer, features = scales
         for number in reversed(range(len(finer))):
             coarse = doubled(self.refine[number](features), self.boundary)
-            features = self.up[number](finer[number] + coarse)
-        return self.last_waves(features)
+            features = self.waves_up[number](self.up[number](finer[number] + coarse))
+        return features
 
 
 def preset(task: Task) -> LsmOursConfig:
@@ -229,16 +232,10 @@ def preset(task: Task) -> LsmOursConfig:
 
     On periodic problems, whose fields are smooth, it has no normalisation and no coordinates.
     """
-    width, n_waves, n_scales = {1: (16, 24, 3), 2: (12, 12, 4)}.get(task.n_dims, (8, 3, 4))
+    width, n_waves, n_scales = {1: (24, 16, 3), 2: (16, 12, 4)}.get(task.n_dims, (8, 6, 4))
     config = LsmOursConfig(width=width, n_scales=n_scales, n_waves=n_waves)
     if task.is_periodic:
-        config = replace(
-            config,
-            normalization="none",
-            waves="mapped",
-            boundary="circular",
-            has_coordinates=False,
-        )
+        config = replace(config, normalization="none", boundary="circular", has_coordinates=False)
     return task.choose(
         smoke=replace(config, width=8, n_scales=3, n_waves=min(n_waves, 8)),
         quick=config,

@@ -159,9 +159,6 @@ def own_ablations(
             "64 tokens": replace(config, n_tokens=64),
             "no waves": replace(config, n_waves=0),
             "half as many waves": replace(config, n_waves=max(1, config.n_waves // 2)),
-            "waves added" if config.waves == "mapped" else "waves mapped": replace(
-                config, waves="added" if config.waves == "mapped" else "mapped"
-            ),
             "normalised channels" if is_bare else "no normalisation": replace(
                 config, normalization="instance" if is_bare else "none"
             ),

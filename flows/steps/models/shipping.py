@@ -23,6 +23,7 @@ from lsm_core.benchmarks.benchmark import Benchmark
 from lsm_core.evaluation.calibration import CALIBRATION_SAMPLES, calibrated
 from lsm_core.experiments.experiment import Experiment
 from lsm_core.experiments.plans import Split
+from lsm_core.names import MODEL_TITLES
 from lsm_core.result import Result
 from lsm_core.solvers.convergence import SolveFailed
 from lsm_core.surrogates.predictor import Predictor
@@ -42,9 +43,9 @@ HALF = 6e4
 class Effort:
     """How many samples of new seeds are solved for, and how long that may take, in seconds."""
 
-    n_calibration: int = 400
-    n_held_out: int = 200
-    seconds: float = 300.0
+    n_calibration: int = 1000
+    n_held_out: int = 1000
+    seconds: float = 900.0
 
 
 def best_runs(root: Location, preset: str, model: str) -> dict[str, Result]:
@@ -161,7 +162,8 @@ def _card(run: TrainedRun, trust: Trust, held_out: Fields, n_calibration: int) -
         "data": result.settings["data"],
         "facts": run.facts,
         "result": plain,
-        "title": f"{result.model} on {run.benchmark.title}, preset {result.preset}",
+        "title": f"{MODEL_TITLES.get(result.model, result.model)} on {run.benchmark.title}, "
+        f"preset {result.preset}",
         "trained_on": f"{result.n_train} samples, {result.epochs} epochs; dataset "
         f"{result.dataset.name}, sha256 {result.dataset.digest}",
         "calibrated_on": n_calibration,

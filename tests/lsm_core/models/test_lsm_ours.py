@@ -9,9 +9,14 @@ from lsm_core.evaluation.edges import edge_ratio
 from lsm_core.experiments.presets import experiment, model_config, parameters
 from lsm_core.experiments.protocols import PROTOCOLS, data_plan
 from lsm_core.layers.convolution import convolve
-from lsm_core.layers.residual_block import convolved, doubled, normalized_channels
+from lsm_core.layers.residual_block import (
+    ChannelNormalization,
+    convolved,
+    doubled,
+    normalized_channels,
+)
 from lsm_core.models.catalogue import build_model
-from lsm_core.models.lsm_ours import N_WAVE_SCALES, LsmOursConfig, Waves
+from lsm_core.models.lsm_ours import WAVE_BLOCKS, LsmOursConfig
 from lsm_core.problems.shape import ProblemShape
 from lsm_core.surrogates.normalization import fit_normalization
 from lsm_core.surrogates.operator import build_operator, shape_of_one_step
@@ -25,7 +30,6 @@ PERIODIC = LsmOursConfig(
     width=4,
     n_scales=3,
     n_waves=3,
-    waves="mapped",
     boundary="circular",
     has_coordinates=False,
     normalization="none",
@@ -37,12 +41,12 @@ def model(config: LsmOursConfig, space: tuple[int, ...]) -> torch.nn.Module:
     return build_model(config, ProblemShape(space=space, n_inputs=2, n_outputs=1)).double()
 
 
-@pytest.mark.parametrize("waves", ["added", "mapped"])
+@pytest.mark.parametrize("normalization", ["none", "instance"])
 @pytest.mark.parametrize("space", [(16,), (16, 8), (8, 8, 8)])
 def test_a_periodic_field_that_is_shifted_by_coarse_cells_gives_the_shifted_result(
-    space: tuple[int, ...], waves: Waves
+    space: tuple[int, ...], normalization: ChannelNormalization
 ) -> None:
-    network = model(replace(PERIODIC, waves=waves), space)
+    network = model(replace(PERIODIC, normalization=normalization), space)
     field = torch.randn(2, *space, 2, dtype=torch.float64)
     axes = tuple(range(1, 1 + len(space)))
     moved = network(field.roll((4,) * len(space), axes))
@@ -56,8 +60,10 @@ def test_samples_do_not_mix_in_training() -> None:
     torch.testing.assert_close(network(field), alone)
 
 
-def test_what_a_residual_block_adds_depends_on_the_form_of_each_channel_alone() -> None:
-    block = model(LsmOursConfig(width=2, n_scales=2), (12,)).down[0]
+@pytest.mark.parametrize("kind", ["convolutions", "waves"])
+def test_what_a_residual_block_adds_depends_on_the_form_of_each_channel_alone(kind: str) -> None:
+    network = model(LsmOursConfig(width=4, n_scales=2), (12,))
+    block = network.down[0] if kind == "convolutions" else network.waves_up[0][1]
     field = torch.randn(1, 12, 4, dtype=torch.float64)
     sizes, shift = torch.tensor([100.0, 1.0, 10.0, 3.0]), torch.tensor([5.0, 0.0, -2.0, 1.0])
     larger = field * sizes + shift
@@ -94,7 +100,7 @@ def test_pooling_undoes_doubling_of_what_is_linear_inside(n_dims: int) -> None:
 
 
 def test_tokens_differ_from_the_first_step_on() -> None:
-    block = model(LsmOursConfig(width=8, n_scales=3), (64,)).solve[1]
+    block = model(LsmOursConfig(width=16, n_scales=3), (64,)).solve[1]
     points = functional.layer_norm(torch.randn(1, 64, 32).double(), (64, 32))
     attention = torch.softmax(block.key(points), dim=1)
     tokens = attention.mT @ points
@@ -104,13 +110,15 @@ def test_tokens_differ_from_the_first_step_on() -> None:
 def test_scales_have_waves_or_tokens_and_none_of_them_is_without_weights_to_learn() -> None:
     config = model_config("quick", "darcy", "lsm_ours")
     network = model(config, (16, 16))
-    kinds = [
-        (not isinstance(waves, nn.Identity), not isinstance(solve, nn.Identity))
-        for waves, solve in zip(network.waves[1:], network.solve, strict=True)
-    ]
-    assert kinds == [
-        (scale < N_WAVE_SCALES, scale >= N_WAVE_SCALES) for scale in range(1, config.n_scales)
-    ]
+    assert [len(blocks) for blocks in network.waves_down] == [*WAVE_BLOCKS, 0, 0]
+    assert [len(blocks) for blocks in network.waves_up] == [*WAVE_BLOCKS, 0]
+    has_tokens = [not isinstance(solve, nn.Identity) for solve in network.solve]
+    assert has_tokens == [scale >= len(WAVE_BLOCKS) for scale in range(1, config.n_scales)]
+
+
+def test_the_next_scale_has_half_as_many_waves() -> None:
+    network = model(LsmOursConfig(width=4, n_scales=3, n_waves=5), (32, 32))
+    assert [blocks[0].spectral.n_modes for blocks in network.waves_up[:2]] == [(5, 5), (2, 2)]
 
 
 def test_waves_and_tokens_can_be_left_out() -> None:
