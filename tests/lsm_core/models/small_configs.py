@@ -29,7 +29,7 @@ from lsm_core.names import ModelName
 
 SMALL: dict[ModelName, GridModelConfig] = {
     "lsm": release_form(width=8, n_scales=2),
-    "lsm_ours": LsmOursConfig(width=4, n_scales=2, n_tokens=3, n_basis=4, n_waves=2, head_width=8),
+    "lsm_ours": LsmOursConfig(width=4, n_scales=2, n_tokens=3, n_basis=4, n_waves=4, head_width=8),
     "unet": UnetConfig(width=4, n_scales=2, head_width=8),
     "resnet": ResnetConfig(width=4, n_blocks=(1, 1)),
     "tfnet": TfnetConfig(width=4, n_scales=2, window=2),
