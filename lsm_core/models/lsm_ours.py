@@ -17,8 +17,8 @@ is not:
 - coarse points are the middles of the cells that they stand for, on the way down and up;
 - at the two finest scales the tokens are the lowest waves of the field, each with a map of its own:
   far more points there than attention is worth its time for. Two such blocks on the way down and
-  two on the way up at the finest scale, one and one at the next, all of them residual and nearly
-  nothing at first: not added to the field, or of full size at first, they take twice the error
+  two on the way up at the finest scale, one and one at the next, all of them added to the field,
+  and little at first. In the field's place, or of full size at first, they learn more slowly
   (`tests/measurements/results/residual_waves.md`).
 """
 
