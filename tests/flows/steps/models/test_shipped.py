@@ -23,6 +23,7 @@ from flows.steps.models.shipped import (
 )
 from lsm_core.benchmarks.variations import inputs_of
 from storage.location import Location
+from tests.measurements.strange_inputs import part_called_strange
 
 NAMES = shipped_names()
 
@@ -143,3 +144,27 @@ def test_new_seeds_are_predicted_as_the_card_says(name: str) -> None:
         errors.append(wrong / np.sqrt(sum(np.square(truth[k]).sum() for k in guess)))
     noise = seen["rel_l2_deviation"] * (1 / 50 + 1 / seen["samples"]) ** 0.5
     assert np.mean(errors) == pytest.approx(seen["rel_l2"], abs=4 * noise)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_few_samples_like_those_of_training_are_called_strange(name: str) -> None:
+    assert part_called_strange(open_shipped(name), {}, 200) <= 0.05
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("airfoil", {"displacement_range": 0.1}),
+        ("burgers", {"viscosity": 0.01}),
+        ("darcy", {"high_coefficient": 24.0}),
+        ("darcy", {"high_coefficient": 6.0}),
+        ("pipe", {"centreline_range": 2.0}),
+    ],
+)
+def test_most_samples_of_another_problem_are_called_strange(
+    name: str, changes: dict[str, float]
+) -> None:
+    """Bent twice as far, of another contrast, of a tenth of the viscosity if the file says so."""
+    assert part_called_strange(open_shipped(name), changes, 100) >= 0.8
