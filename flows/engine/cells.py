@@ -14,6 +14,7 @@ from flows.engine.pool import Pool
 from flows.engine.progress import current_progress
 from flows.engine.schedule import Schedule, failure_of
 from flows.engine.server_loss import is_server_loss
+from flows.engine.standings import Standings
 from flows.engine.suite import Suite
 from flows.engine.tasks import generate_dataset
 from flows.errors import BadInput, CellsFailed
@@ -38,6 +39,7 @@ def run_cells(suite: Suite, settings: Settings) -> list[Outcome]:
     result is taken when it is there.
     """
     from flows.steps.reports.attachments import Attachments
+    from flows.steps.results import stored_result
     from flows.steps.training.cells import keep_cell
     from storage.tracking.store import open_tracking
 
@@ -53,10 +55,14 @@ def run_cells(suite: Suite, settings: Settings) -> list[Outcome]:
     tracking = open_tracking(settings.tracking_uri, settings.root)
     for cell in schedule.cells.values():
         keep_cell(cell, settings.root)  # before its data is asked for, which could be freed
+    there_before = {each for each in schedule.cells if stored_result(settings.root, each)}
+    standings = Standings(schedule, there_before)
     attachments = Attachments(settings.root, tracking, [suite.name])
     registrar = _registrar(settings, len(schedule.cells)) if suite.register else None
     for cell, outcome in _run(schedule, suite, settings, called):
         schedule.end(cell, outcome if isinstance(outcome, Result) else failure_of(cell, outcome))
+        if line := standings.after(cell.identity):
+            current_progress().tell(line)
         if isinstance(outcome, Result):
             attachments.add(outcome)
             if registrar is not None:

@@ -15,6 +15,9 @@ class Progress(Protocol):
     def update(self, name: str, done: int, total: int, note: str = "") -> None:
         """Take in that `done` of `total` steps are behind."""
 
+    def tell(self, line: str) -> None:
+        """Take in what came of some work, which is to be shown whole."""
+
 
 class LineProgress:
     """Plain lines, one at the start and end of each piece of work and every few seconds between."""
@@ -32,6 +35,10 @@ class LineProgress:
         self._last[name] = now
         self._write(f"{name}: {done} of {total}{'  ' + note if note else ''}")
 
+    def tell(self, line: str) -> None:
+        """Write the line."""
+        self._write(line)
+
 
 class BarProgress:
     """Bars that are redrawn in place."""
@@ -45,6 +52,10 @@ class BarProgress:
         if name not in self._tasks:
             self._tasks[name] = self._bars.add_task(name, total=total, note=note)
         self._bars.update(self._tasks[name], completed=done, total=total, note=note)
+
+    def tell(self, line: str) -> None:
+        """Write the line above the bars, where it stays."""
+        self._bars.console.print(line, highlight=False, markup=False)
 
 
 class RunProgress(LineProgress):

@@ -23,7 +23,7 @@ from lsm_core.benchmarks.benchmark import Benchmark
 from lsm_core.evaluation.calibration import CALIBRATION_SAMPLES, calibrated
 from lsm_core.experiments.experiment import Experiment
 from lsm_core.experiments.plans import Split
-from lsm_core.names import MODEL_TITLES
+from lsm_core.reporting.comparison import row_name
 from lsm_core.result import Result
 from lsm_core.solvers.convergence import SolveFailed
 from lsm_core.surrogates.predictor import Predictor
@@ -162,8 +162,7 @@ def _card(run: TrainedRun, trust: Trust, held_out: Fields, n_calibration: int) -
         "data": result.settings["data"],
         "facts": run.facts,
         "result": plain,
-        "title": f"{MODEL_TITLES.get(result.model, result.model)} on {run.benchmark.title}, "
-        f"preset {result.preset}",
+        "title": f"{row_name(result)} on {run.benchmark.title}, preset {result.preset}",
         "trained_on": f"{result.n_train} samples, {result.epochs} epochs; dataset "
         f"{result.dataset.name}, sha256 {result.dataset.digest}",
         "calibrated_on": n_calibration,

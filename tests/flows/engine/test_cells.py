@@ -13,6 +13,7 @@ from prefect.exceptions import PrefectHTTPStatusError
 from flows.benchmark import lsm
 from flows.engine import cells as engine
 from flows.engine.own_server import free_port
+from flows.engine.progress import show_progress
 from flows.engine.schedule import Schedule, cell_name, steps_of
 from flows.engine.server_loss import is_server_loss
 from flows.engine.suite import Suite
@@ -115,7 +116,8 @@ def test_a_run_that_another_suite_trained_first_is_called_as_it_is_asked_for(
         yield from ((cell, stored) for cell in schedule.cells.values())
 
     monkeypatch.setattr(engine, "_run", run)
-    (outcome,) = engine.run_cells(suite, Settings.from_environment())
+    with show_progress():
+        (outcome,) = engine.run_cells(suite, Settings.from_environment())
     assert (outcome.suite, outcome.setting) == ("benchmark-smoke", called)
 
 

@@ -1,11 +1,14 @@
 """Progress in Prefect's pages: lines and bars, none too often, and no harm without a server."""
 
+from io import StringIO
 from typing import Any
 from uuid import uuid4
 
 import pytest
+from rich.console import Console
+from rich.progress import Progress
 
-from flows.engine.progress import RunProgress
+from flows.engine.progress import BarProgress, LineProgress, RunProgress
 
 
 @pytest.fixture
@@ -50,3 +53,12 @@ def test_a_server_that_is_away_costs_a_bar_and_nothing_else(
     progress.update("cells", 2, 2)
     assert lines == ["cells: 0 of 2", "cells: 2 of 2"]
     assert bars == [("progress-cells", 100.0, "cells")]
+
+
+def test_what_came_of_some_work_is_a_line_of_its_own() -> None:
+    lines: list[str] = []
+    LineProgress(lines.append, seconds=1000.0).tell("burgers: LSM (ours) 0.005, fno 0.007")
+    assert lines == ["burgers: LSM (ours) 0.005, fno 0.007"]
+    console = Console(record=True, width=100, file=StringIO())
+    BarProgress(Progress(console=console)).tell("burgers (256): fno [0.007]")
+    assert console.export_text().strip() == "burgers (256): fno [0.007]"
