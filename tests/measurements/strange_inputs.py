@@ -35,7 +35,7 @@ CHANGED: dict[str, tuple[dict[str, float], ...]] = {
 
 
 def main() -> None:
-    n_samples = int(sys.argv[1]) if len(sys.argv) > 1 else 200
+    n_samples = int(sys.argv[1]) if len(sys.argv) > 1 else 300
     print("| problem | changed | called strange |\n|---|---|---:|")
     for name in shipped_names():
         packaged = open_shipped(name)
