@@ -17,6 +17,8 @@ import pytest
 REPOSITORY = Path(__file__).parents[2]
 OUTSIDE = REPOSITORY.parent / "shared" / "data" / "outside"
 FILES = ("darcy_train_16.pt", "darcy_test_16.pt", "darcy_test_32.pt")
+FITTED = ("ridge", "pod_rbf")
+"""After the few steps of preset smoke one of them is the champion, and tied to its grid."""
 
 
 def commands() -> list[list[str]]:
@@ -39,7 +41,7 @@ def test_the_tutorial_leads_from_files_to_a_served_model(tmp_path: Path) -> None
     assert [words[:2] for words in (before[-1], serve)] == [["lsm", "predict"], ["lsm", "serve"]]
     printed = {}
     for words in before:
-        small = ["smoke" if word == "quick" else word for word in words[1:]]
+        small = ["smoke" if word == "quick" else word for word in words[1:] if word not in FITTED]
         done = subprocess.run(
             [sys.executable, "-m", "flows.cli", *small],
             cwd=tmp_path,
