@@ -20,6 +20,9 @@ is not:
   two on the way up at the finest scale, one and one at the next, all of them added to the field,
   and little at first. In the field's place, or of full size at first, they learn more slowly
   (`tests/measurements/results/residual_waves.md`).
+
+Two weaknesses are known, and measured there: where fields are not normalised a training of 25,000
+updates broke down after 11,000, and where they are, what is the same at all points is lost in h.
 """
 
 from dataclasses import dataclass, replace
