@@ -68,6 +68,7 @@ StudyName = Literal[
     "zero-shot-darcy",
     "full-length",
     "ablations-ours",
+    "budgets",
 ]
 
 Precision = Literal["float32", "tf32", "bfloat16"]

@@ -267,7 +267,7 @@ def _add_training(verbs: Verbs) -> None:
         metavar="NAME",
         help="for stability, all if none; for ablations, the paper's seven at paper and release, "
         "elasticity_p and darcy at smaller presets if none; for full-length and ablations-ours, "
-        "burgers, darcy and elasticity_g if none",
+        "burgers, darcy and elasticity_g if none; for budgets, burgers, darcy and airfoil if none",
     )
     study.add_argument(
         "--sizes",

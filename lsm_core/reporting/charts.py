@@ -103,6 +103,19 @@ def against_size(
         return svg_of(figure)
 
 
+def against_seconds(measured: Mapping[str, Curve]) -> str:
+    """Return the error against seconds of training, a colour a name."""
+    with canvas(PHONE, 3.2) as figure:
+        axes = figure.subplots()
+        for name, style in line_styles(measured).items():
+            _line(axes, measured[name], label=name, marker="o", markersize=4, **style)
+        scale(axes.xaxis, [seconds for curve in measured.values() for seconds in curve])
+        scale(axes.yaxis, [e.mean for curve in measured.values() for e in curve.values()])
+        axes.set(xlabel="seconds of training [s]", ylabel=ERROR)
+        legend_below(figure)
+        return svg_of(figure)
+
+
 def sweeps(measured: Mapping[str, Curve], published: Mapping[str, Published]) -> str:
     """Return errors against numbers of things, a diagram each, lines relative to their own mean."""
     measured = {name: curve for name, curve in _finished(measured).items() if curve}

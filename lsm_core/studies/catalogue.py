@@ -17,6 +17,7 @@ from lsm_core.studies import cells
 from lsm_core.studies.cells import Cell
 from lsm_core.studies.sections import (
     ablation_blocks,
+    budget_blocks,
     plain_blocks,
     resolution_blocks,
     stability_blocks,
@@ -138,6 +139,17 @@ STUDIES: dict[StudyName, Study] = {
         cells=cells.own_ablations,
         takes_benchmarks=True,
         seeds=(0, 1, 2),
+        is_published=False,
+    ),
+    "budgets": Study(
+        title="Which model at which budget?",
+        text="Trainings of an eighth, a quarter, a half and all of the preset's epochs, each with "
+        "its schedule to the end; seconds are those of training on this machine, without the "
+        "data's. Ten minutes at preset night on two quiet cores, where the main table is there.",
+        cells=cells.budgets,
+        blocks=budget_blocks,
+        models=("lsm_ours", "fno", "unet"),
+        takes_benchmarks=True,
         is_published=False,
     ),
 }

@@ -50,6 +50,10 @@ FULL_LENGTH = 25_000
 """Updates of the paper's trainings: 500 epochs of 1000 samples, 20 at a time."""
 AT_LENGTH: tuple[BenchmarkName, ...] = ("burgers", "darcy", "elasticity_g")
 """What two cores train that long in hours."""
+BUDGETS = (1 / 8, 1 / 4, 1 / 2, 1.0)
+"""Parts of a preset's epochs, each a training of its own: a schedule has to come to its end."""
+BUDGETED: tuple[BenchmarkName, ...] = ("burgers", "darcy", "airfoil")
+"""On an axis, on a plane, and around a body."""
 SOLVERS_ABLATED: tuple[BenchmarkName, ...] = ("elasticity_p", "darcy")
 """Those of its second table too, which replaces the solver; all that small presets run."""
 
@@ -137,6 +141,24 @@ def full_length(
             epochs = round(FULL_LENGTH * batch_size / cell.data.n_train)
             cell = replace(cell, training=replace(cell.training, epochs=epochs))
         made.append(Cell(names[1], cell))
+    return made
+
+
+def budgets(
+    preset: PresetName,
+    seed: int,
+    *,
+    models: Sequence[ModelName],
+    benchmarks: Sequence[Problem] | None = None,
+) -> list[Cell]:
+    """Return cells of the main table, and the same with a part of their epochs."""
+    made = []
+    for name, model in product(benchmarks or BUDGETED, models):
+        whole = experiment(preset, name, model, seed)
+        lengths = [max(1, round(part * whole.training.epochs)) for part in BUDGETS]
+        for epochs in dict.fromkeys(lengths):
+            shorter = replace(whole, training=replace(whole.training, epochs=epochs))
+            made.append(Cell(f"{model}, {epochs} epochs", shorter))
     return made
 
 

@@ -69,6 +69,23 @@ def plain_blocks(results: Sequence[Outcome]) -> list[Block]:
     return blocks
 
 
+def budget_blocks(results: Sequence[Outcome]) -> list[Block]:
+    """Return the error that each model has after how many seconds of training."""
+    blocks: list[Block] = []
+    for benchmark, some in grouped(finished(results), _benchmark).items():
+        curves: dict[str, dict[float, OverSeeds]] = {}
+        for (model, _), own in grouped(some, lambda one: (one.model, one.epochs)).items():
+            seconds = mean(result.epochs * result.seconds_per_epoch for result in own)
+            curves.setdefault(model, {})[seconds] = error_over_seeds(own)
+        caption = (
+            f"{benchmark}: test error against the seconds of training. Each mark is a training of "
+            "its own, from its first update to the end of its schedule."
+        )
+        blocks.append(Picture(charts.against_seconds(curves), caption))
+    caption = "Error on validation and test samples, mean and deviation over the seeds."
+    return [*blocks, setting_table(results, caption)]
+
+
 def ablation_blocks(results: Sequence[Outcome]) -> list[Block]:
     """Return the variants of LSM beside the paper's, as a table and a diagram a benchmark."""
     blocks: list[Block] = []

@@ -196,3 +196,17 @@ def test_the_protocol_stands_beside_the_papers() -> None:
 def test_the_protocol_of_a_benchmark_that_the_paper_has_not_has_dashes() -> None:
     (row,) = protocol_table([run(0.02, benchmark="ninth")]).rows
     assert row[:4] == ("ninth", "10 (–)", "4 (–)", "256 (–)")
+
+
+def test_budgets_are_drawn_against_the_seconds_of_training() -> None:
+    runs = [
+        run(error, seed, epochs=epochs, seconds_per_epoch=0.5, setting=f"fno, {epochs} epochs")
+        for epochs, errors in ((2, (0.3, 0.5)), (8, (0.1, 0.1)))
+        for seed, error in enumerate(errors)
+    ]
+    blocks = study_blocks("budgets", [*runs, lost(setting="fno, 4 epochs")])
+    assert "seconds of training [s]" in names_of_axes(blocks)
+    rows = the_table(blocks).rows
+    assert [row[1] for row in rows] == ["fno, 2 epochs", "fno, 8 epochs", "fno, 4 epochs"]
+    assert "0.4" in rows[0][3]
+    assert rows[2][3] == "failed"
