@@ -17,10 +17,9 @@ from flows.engine.server_loss import is_server_loss
 from flows.engine.standings import Standings
 from flows.engine.suite import Suite
 from flows.engine.tasks import generate_dataset
-from flows.errors import BadInput, CellsFailed
+from flows.errors import BAD_INPUT, CellsFailed
 from flows.settings import Settings
 from lsm_core.result import Failure, Outcome, Result
-from storage.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from flows.steps.models.registration import Registrar
@@ -146,8 +145,9 @@ class _Data:
             return False
         (future, recipe), self._running = self._running, None
         outcome = outcome_of(future)
-        # A problem that the solver fails on is no reason not to train on the others.
-        if isinstance(outcome, StoreUnavailable | BadInput) or is_server_loss(outcome):
+        # A problem that the solver fails on is no reason not to train on the others; what a person
+        # has to mend is said at once.
+        if isinstance(outcome, BAD_INPUT) or is_server_loss(outcome):
             raise outcome
         if isinstance(outcome, Exception):
             self._schedule.end_without_data(recipe, outcome)
