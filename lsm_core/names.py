@@ -66,6 +66,7 @@ StudyName = Literal[
     "darcy-at-43",
     "burgers-settings",
     "zero-shot-darcy",
+    "zero-shot-burgers",
     "full-length",
     "ablations-ours",
     "budgets",

@@ -123,6 +123,14 @@ STUDIES: dict[StudyName, Study] = {
         models=("lsm", "lsm_ours", "fno", *LATER_MODELS),
         is_published=False,
     ),
+    "zero-shot-burgers": Study(
+        title="Burgers at resolutions that were not trained",
+        text="Trained on the points of the preset, and asked at 4 and 16 times as many of the same "
+        "functions without further training. One statistic a channel.",
+        cells=cells.burgers_zero_shot,
+        models=("lsm", "lsm_ours", "fno", *LATER_MODELS),
+        is_published=False,
+    ),
     "full-length": Study(
         title="As many updates as the paper's",
         text="The models and samples of the preset, trained for 25,000 updates, as 500 epochs of "

@@ -211,35 +211,50 @@ def darcy_at_43(preset: PresetName, seed: int) -> list[Cell]:
 def darcy_zero_shot(preset: PresetName, seed: int, *, models: Sequence[ModelName]) -> list[Cell]:
     """Return training on every tenth point of Darcy, and the same weights asked on finer grids.
 
-    The points of the coarse grid are points of the finer ones, and the samples are the same. One
-    statistic a channel, since those of points belong to a grid.
+    The points of the coarse grid are points of the finer ones, and the samples are the same.
     """
-    n_cells, trained_at, *asked_at = (32, 4, 2, 1) if preset == "smoke" else (421, 10, 5, 2)
+    n_cells, *strides = (32, 4, 2, 1) if preset == "smoke" else (421, 10, 5, 2)
     made = []
     for model in models:
         base = experiment(preset, "darcy", model, seed)
-        coarse = replace(
-            base,
-            data=_with_stride(base.data, n_cells, trained_at),
-            training=replace(
-                base.training, input_normalization="channel", target_normalization="channel"
-            ),
+        made += _asked_on_finer(base, [_with_stride(base.data, n_cells, n) for n in strides])
+    return made
+
+
+def burgers_zero_shot(preset: PresetName, seed: int, *, models: Sequence[ModelName]) -> list[Cell]:
+    """Return training on Burgers, and the same weights asked at 4 and 16 times as many points."""
+    made = []
+    for model in models:
+        base = experiment(preset, "burgers", model, seed)
+        (size,) = base.benchmark.shape.space
+        made += _asked_on_finer(base, [base.data.at_resolution(n * size) for n in (1, 4, 16)])
+    return made
+
+
+def _asked_on_finer(base: Experiment, plans: Sequence[DataPlan]) -> list[Cell]:
+    """Return an experiment on the first of some data, and its weights asked on the others.
+
+    One statistic a channel, since those of points belong to a grid.
+    """
+    one_a_channel = replace(
+        base.training, input_normalization="channel", target_normalization="channel"
+    )
+    coarse = replace(base, data=plans[0], training=one_a_channel)
+    space = coarse.benchmark.shape.space
+    trained = f"{base.model_name} trained at {space[0]}"
+    made = [Cell(trained, coarse)]
+    for plan in plans[1:]:
+        # Nothing is trained on them, and one sample is enough to have the plan's parts.
+        data = replace(plan, n_train=1, n_validation=1)
+        finer = data.benchmark.shape.space
+        asked = replace(
+            coarse,
+            data=data,
+            model=at_grid(coarse.model, space, finer),
+            training=replace(coarse.training, updates=0),
+            start=Start(source=coarse, frozen=(EVERYTHING,)),
         )
-        trained = f"{model} trained at {coarse.benchmark.shape.space[0]}"
-        made.append(Cell(trained, coarse))
-        for stride in asked_at:
-            # Nothing is trained on them, and one sample is enough to have the plan's parts.
-            data = replace(_with_stride(base.data, n_cells, stride), n_train=1, n_validation=1)
-            asked = replace(
-                coarse,
-                data=data,
-                model=at_grid(
-                    coarse.model, coarse.benchmark.shape.space, data.benchmark.shape.space
-                ),
-                training=replace(coarse.training, updates=0),
-                start=Start(source=coarse, frozen=(EVERYTHING,)),
-            )
-            made.append(Cell(f"{trained}, asked at {data.benchmark.shape.space[0]}", asked))
+        made.append(Cell(f"{trained}, asked at {finer[0]}", asked))
     return made
 
 

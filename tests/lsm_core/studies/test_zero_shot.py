@@ -51,11 +51,19 @@ def test_waves_keep_the_lengths_that_were_trained() -> None:
     assert padding == [8, 16, 39]  # eight of 43 points
 
 
-@pytest.mark.parametrize("model", [*LATER_MODELS, "fno", "lsm", "lsm_ours"])
-def test_the_weights_that_are_asked_are_those_that_were_trained(model) -> None:
-    coarse, finer, _ = (
-        cell.experiment for cell in study_cells("zero-shot-darcy", "smoke", [0], [model])
+def test_burgers_is_asked_at_4_and_16_times_as_many_points_of_the_same_functions() -> None:
+    coarse, *asked = (
+        cell.experiment for cell in study_cells("zero-shot-burgers", "night", [0], ["lsm_ours"])
     )
+    assert [cell.benchmark.shape.space for cell in (coarse, *asked)] == [(256,), (1024,), (4096,)]
+    every_fourth = asked[0].benchmark.generate(7)["final"][::4]
+    assert every_fourth == pytest.approx(coarse.benchmark.generate(7)["final"])
+
+
+@pytest.mark.parametrize("study", ["zero-shot-darcy", "zero-shot-burgers"])
+@pytest.mark.parametrize("model", [*LATER_MODELS, "fno", "lsm", "lsm_ours"])
+def test_the_weights_that_are_asked_are_those_that_were_trained(model, study) -> None:
+    coarse, finer, _ = (cell.experiment for cell in study_cells(study, "smoke", [0], [model]))
     trained = Trial(coarse, fields_of(coarse), torch.device("cpu"))
     weights = {name: value.clone() for name, value in trained.surrogate.state_dict().items()}
     asked = Trial(finer, fields_of(finer), torch.device("cpu"), weights)
@@ -63,7 +71,7 @@ def test_the_weights_that_are_asked_are_those_that_were_trained(model) -> None:
     for name, value in asked.surrogate.state_dict().items():
         assert torch.equal(value, weights[name]), name
     predicted = asked.predict_first(1)
-    assert tuple(predicted.shape[1:3]) == finer.benchmark.shape.space
+    assert tuple(predicted.shape[1:-1]) == finer.benchmark.shape.space
     assert predicted.isfinite().all()
 
 
