@@ -143,10 +143,10 @@ class WaveBlock(nn.Module):
 
     With h the normalised field and F to its modes up to `n_waves` along every axis:
 
-        y = x + V gelu(F^-1 R F h + W h)
+        y = x + V gelu(F^-1 R F h + W h),    V = 1 at first
 
     Without V hardly anything is ever taken away from a field, and where none is normalised long
-    trainings end in overflow.
+    trainings end in overflow. With V of the usual random kind they begin slowly.
     """
 
     def __init__(
@@ -157,6 +157,8 @@ class WaveBlock(nn.Module):
         self.spectral = SpectralResampling(width, width, (n_waves,) * n_dims)
         self.spectral.weight.data *= BRANCH
         self.mixed, self.back = nn.Linear(width, width), nn.Linear(width, width)
+        nn.init.eye_(self.back.weight)
+        nn.init.zeros_(self.back.bias)
 
     def forward(self, field: Field) -> Field:
         """Return the field and what its waves say."""
