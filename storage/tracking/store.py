@@ -2,8 +2,9 @@
 
 import hashlib
 import os
+import sqlite3
 import tempfile
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from functools import cached_property
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -129,10 +130,20 @@ def require_possible(uri: str) -> None:
 
 
 def _may_be_sqlite(path: Path) -> bool:
+    """Return whether a file is a database, or can become one.
+
+    sqlite is asked. A file that is opened and closed beside it takes the locks of this process with
+    it: two processes then write at once, and the database is broken.
+    """
     if not path.is_file() or path.stat().st_size == 0:
         return not path.is_dir() or path == Path()
-    with path.open("rb") as file:
-        return file.read(16) == b"SQLite format 3\0"
+    try:
+        address = f"{path.absolute().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(address, uri=True)) as database:
+            database.execute("PRAGMA schema_version")
+    except sqlite3.Error as error:  # one that is busy is a database
+        return error.sqlite_errorcode != sqlite3.SQLITE_NOTADB
+    return True
 
 
 def open_client(uri: str) -> mlflow.MlflowClient:

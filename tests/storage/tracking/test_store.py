@@ -1,3 +1,7 @@
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -20,6 +24,27 @@ def test_a_tracking_store_that_is_none_is_said_at_once(tmp_path: Path) -> None:
     uri, place = f"sqlite:///{tmp_path}/mlflow.db", Location.parse(str(tmp_path))
     with pytest.raises(StoreUnavailable, match="MLFLOW_TRACKING_URI"):
         Tracking(uri, "tests", place)
+
+
+def test_asking_whether_a_database_is_one_leaves_its_locks_alone(tmp_path: Path) -> None:
+    # A file that is opened and closed beside sqlite loses the locks of its process.
+    begin = "sqlite3.connect(sys.argv[1], timeout=0).execute('BEGIN IMMEDIATE')"
+    database = tmp_path / "mlflow.db"
+    command = [sys.executable, "-c", f"import sqlite3, sys; {begin}", str(database)]
+    with closing(sqlite3.connect(database, isolation_level=None)) as own:
+        own.execute("CREATE TABLE runs (name)")
+        own.execute("BEGIN IMMEDIATE")
+        Tracking(f"sqlite:///{database}", "tests", Location.parse(str(tmp_path)))
+        other = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "database is locked" in other.stderr
+
+
+def test_a_busy_database_is_one(tmp_path: Path) -> None:
+    database = tmp_path / "mlflow.db"
+    with closing(sqlite3.connect(database, isolation_level=None)) as own:
+        own.execute("CREATE TABLE runs (name)")
+        own.execute("BEGIN EXCLUSIVE")
+        Tracking(f"sqlite:///{database}", "tests", Location.parse(str(tmp_path)))
 
 
 def test_no_password_is_said_nor_in_the_cause(tmp_path: Path) -> None:
