@@ -62,9 +62,15 @@ def plain_blocks(results: Sequence[Outcome]) -> list[Block]:
     caption = "Error on validation and test samples, mean and deviation over the seeds."
     blocks: list[Block] = [setting_table(results, caption)]
     for benchmark, some in grouped(finished(results), _benchmark).items():
-        runs = {name: [own[0].history] for name, own in grouped(some, _setting).items()}
+        runs = {
+            name: [result.history for result in own]
+            for name, own in grouped(some, _setting).items()
+        }
         if len(runs) <= MOST_LINES:
-            caption = f"{benchmark}: error on validation samples while training."
+            caption = (
+                f"{benchmark}: error on validation samples while training; of several seeds the "
+                "mean, and a band from the lowest to the highest."
+            )
             blocks.append(Picture(training_curves(runs), caption))
     return blocks
 

@@ -290,9 +290,12 @@ def _section(title: str, text: str, results: Sequence[Result]) -> Section:
     blocks: list[Block] = [text]
     blocks += [] if is_one else [leaderboard_table(rows)]
     blocks.append(comparison_table(rows))
-    curves = {row_name(result): [result.history] for result in results if result.history}
+    drawn = grouped((result for result in results if result.history), row_name)
+    curves = {name: [result.history for result in own] for name, own in drawn.items()}
     if is_one and 0 < len(curves) <= MOST_LINES:
         caption = "Error on validation samples against the epoch"
+        if any(len(seeds) > 1 for seeds in curves.values()):
+            caption += "; of several seeds the mean, and a band from the lowest to the highest"
         blocks.append(Picture(training_curves(curves), caption))
     blocks.append(Folded("What each run rests on", provenance_table(results)))
     return Section(title, tuple(blocks))

@@ -210,3 +210,11 @@ def test_budgets_are_drawn_against_the_seconds_of_training() -> None:
     assert [row[1] for row in rows] == ["fno, 2 epochs", "fno, 8 epochs", "fno, 4 epochs"]
     assert "0.4" in rows[0][3]
     assert rows[2][3] == "failed"
+
+
+def test_curves_are_of_all_seeds_not_of_the_first() -> None:
+    runs = [run(0.01, seed, setting="whole", epochs=2) for seed in range(2)]
+    (picture,) = [
+        block for block in study_blocks("ablations-ours", runs) if isinstance(block, Picture)
+    ]
+    assert "whole, 2 seeds" in picture.svg

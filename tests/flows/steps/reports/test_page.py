@@ -247,6 +247,15 @@ def test_the_page_has_every_suite_with_its_hashes_and_the_newest_of_equal_runs(
     assert [run["identity"] for run in kept] == ["new", "long"]
 
 
+def test_curves_are_of_all_seeds_not_of_the_last(tmp_path: Path) -> None:
+    root, page = Location.parse(str(tmp_path)), tmp_path / "RESULTS.md"
+    for seed in range(2):
+        stored(tmp_path, f"seed-{seed}", seed=seed)
+    (picture,) = [path for path in write_results_page(root, page) if path.suffix == ".svg"]
+    assert "lsm, 2 seeds" in picture.read_text()
+    assert "of several seeds the mean" in page.read_text()
+
+
 def test_the_page_has_every_study_of_the_store_and_what_models_cost(tmp_path: Path) -> None:
     root, page = Location.parse(str(tmp_path)), tmp_path / "RESULTS.md"
     stored(tmp_path, "main", preset="paper")
