@@ -4,9 +4,11 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from lsm_core.names import BenchmarkName, ModelName, StudyName
 from tests.end_to_end.local_stack import REPOSITORY, environment, run
 
 BENCHMARK = '''
@@ -119,11 +121,12 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = "from lsm_core.benchmarks.airfoil import Airfoil\n"
     edit(protocols, found, f"from lsm_core.benchmarks.advection import Advection\n{found}")
     edit(core / "studies/catalogue.py", '\n}\n"""In the order', f'{STUDY}"""In the order')
-    for last, name in (
-        ("pipe", "advection"),
-        ("pod_rbf", "pointwise"),
-        ("ablations-ours", "points"),
+    for names, name in (
+        (BenchmarkName, "advection"),
+        (ModelName, "pointwise"),
+        (StudyName, "points"),
     ):
+        last = get_args(names)[-1]
         edit(core / "names.py", f'    "{last}",\n]', f'    "{last}",\n    "{name}",\n]')
     return folder
 
