@@ -17,10 +17,16 @@ import pytest
 _making = threading.Lock()
 _empty: list[sqlite3.Connection] = []
 """The first database as MLflow has made it, in memory."""
+_path = sys.path.copy()
 
 
 def pytest_runtest_setup() -> None:
-    """Let MLflow copy its tables, as soon as a test has imported what makes them."""
+    """Let MLflow copy its tables, as soon as a test has imported what makes them.
+
+    The sources that come with a model leave the path, where MLflow has put them for an earlier
+    test: a process that is spawned would import those in place of ours.
+    """
+    sys.path[:] = _path
     makes_tables = sys.modules.get("mlflow.store.db.utils")
     if makes_tables is not None and not hasattr(makes_tables._initialize_tables, "copies"):
         copies = _copying(makes_tables._initialize_tables)
