@@ -23,7 +23,7 @@ is not:
 
 Two weaknesses are known, and measured there: what is the same at all points of a sample is lost in
 a normalised h; and where fields are not normalised, trainings of 25,000 updates may break down at
-the recipe's rate (one of four seeds on Burgers).
+the recipe's rate (one of four runs on Burgers).
 """
 
 from dataclasses import dataclass, replace

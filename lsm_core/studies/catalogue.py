@@ -153,7 +153,7 @@ STUDIES: dict[StudyName, Study] = {
         title="Which model at which budget?",
         text="Trainings of an eighth, a quarter, a half and all of the preset's epochs, each with "
         "its schedule to the end; seconds are those of training on this machine, without the "
-        "data's. Ten minutes at preset night on two quiet cores, where the main table is there.",
+        "data's. Meant for preset night and a quiet machine.",
         cells=cells.budgets,
         blocks=budget_blocks,
         models=("lsm_ours", "fno", "unet"),
